@@ -1,0 +1,1 @@
+//! Chips behind one trait: a simulator, vendor libraries by dlopen, and a kernel compiler.

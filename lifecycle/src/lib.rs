@@ -1,0 +1,1 @@
+//! Who may use a worker now: admission states, leases and close attempts.

@@ -1,0 +1,1 @@
+//! Bytes between a parent and a child: shared segments, task frames, doorbells and waits.

@@ -1,0 +1,1 @@
+//! Who owns this device pointer, and is it still alive.

@@ -1,0 +1,1 @@
+//! Tensors, dependency inference, scheduling, capture and replay, as a pure state machine.
