@@ -1,0 +1,152 @@
+//! The entries, in an array that grows without moving and is read without a lock.
+
+use std::sync::OnceLock;
+
+use crate::ptr::{DevicePtr, WorkerRef};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::word::Word;
+
+/// log2 of how many slots the first chunk has; each further chunk doubles the total.
+const FIRST_BITS: u32 = if cfg!(loom) { 1 } else { 6 };
+/// Enough for every entry number that fits into 32 bits.
+const CHUNKS: usize = (u32::BITS - FIRST_BITS + 1) as usize;
+
+/// One entry: exactly a cache line, so that a check costs one miss at most and users of
+/// neighbouring entries do not disturb each other.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Slot {
+    pub(crate) word: Word,
+    base: AtomicU64,
+    bytes: AtomicU64,
+    incarnation: AtomicU64,
+    worker: AtomicU32,
+    role: AtomicU32,
+}
+
+/// In which role an entry names its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The base of a native allocation: what can be freed.
+    Allocation = 0,
+    /// A view of memory that lives and dies elsewhere: released, never freed.
+    Window = 1,
+}
+
+/// What an entry stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) worker: WorkerRef,
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    pub(crate) role: Role,
+}
+
+impl Facts {
+    /// Whether the handle says the same about its owner and base.
+    pub(crate) fn agree(&self, ptr: DevicePtr) -> bool {
+        self.worker == ptr.worker && self.base == ptr.base
+    }
+}
+
+impl Slot {
+    fn new() -> Self {
+        Self {
+            word: Word::new(),
+            base: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            incarnation: AtomicU64::new(0),
+            worker: AtomicU32::new(0),
+            role: AtomicU32::new(0),
+        }
+    }
+
+    /// Release: pairs with the Acquire of `facts`. A reader that sees one of these stores also
+    /// sees, in its second look at the word, that the entry was vacated before.
+    pub(crate) fn set_facts(&self, facts: Facts) {
+        self.base.store(facts.base, Ordering::Release);
+        self.bytes.store(facts.bytes, Ordering::Release);
+        self.incarnation
+            .store(facts.worker.incarnation, Ordering::Release);
+        self.worker.store(facts.worker.id, Ordering::Release);
+        self.role.store(facts.role as u32, Ordering::Release);
+    }
+
+    /// Consistent under a pin, under the ledger's lock, or if the word is unchanged afterwards.
+    #[inline(always)]
+    pub(crate) fn facts(&self) -> Facts {
+        // Acquire: pairs with the Release of `set_facts`, for the second look at the word.
+        Facts {
+            worker: WorkerRef {
+                id: self.worker.load(Ordering::Acquire),
+                incarnation: self.incarnation.load(Ordering::Acquire),
+            },
+            base: self.base.load(Ordering::Acquire),
+            bytes: self.bytes.load(Ordering::Acquire),
+            role: if self.role.load(Ordering::Acquire) == Role::Window as u32 {
+                Role::Window
+            } else {
+                Role::Allocation
+            },
+        }
+    }
+
+    /// The facts of a live entry of `generation` without pinning it: true at one instant during
+    /// the call, and perhaps no longer.
+    #[inline(always)]
+    pub(crate) fn peek(&self, generation: u32) -> Option<Facts> {
+        if !self.word.load().is_live(generation) {
+            return None;
+        }
+        let facts = self.facts();
+        (self.word.load_again().generation() == generation).then_some(facts)
+    }
+}
+
+/// All slots that were ever needed.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
+}
+
+impl Slots {
+    pub(crate) fn new() -> Self {
+        Self {
+            chunks: [const { OnceLock::new() }; CHUNKS],
+        }
+    }
+
+    /// The slot of that number, if its chunk exists.
+    #[inline(always)]
+    pub(crate) fn at(&self, entry: u32) -> Option<&Slot> {
+        let (chunk, index) = place(entry);
+        self.chunks[chunk].get()?.get(index)
+    }
+
+    /// The slot of that number; its chunk is created when it is missing.
+    pub(crate) fn ensure(&self, entry: u32) -> &Slot {
+        let (chunk, index) = place(entry);
+        &self.chunks[chunk].get_or_init(|| new_chunk(chunk))[index]
+    }
+}
+
+/// Chunk 0 holds the first 2^FIRST_BITS slots, chunk k > 0 as many as all before it.
+#[inline(always)]
+fn place(entry: u32) -> (usize, usize) {
+    let chunk = (u32::BITS - (entry >> FIRST_BITS).leading_zeros()) as usize;
+    let first = if chunk == 0 { 0 } else { chunk_slots(chunk) };
+    (chunk, entry as usize - first)
+}
+
+fn chunk_slots(chunk: usize) -> usize {
+    1 << (FIRST_BITS as usize + chunk.saturating_sub(1))
+}
+
+fn new_chunk(chunk: usize) -> Box<[Slot]> {
+    std::iter::repeat_with(Slot::new)
+        .take(chunk_slots(chunk))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,22 @@
+//! The only door to atomics and locks: `std`, or loom's models of them under `cfg(loom)`.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU32, AtomicU64, Ordering},
+};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU32, AtomicU64, Ordering},
+};
+
+/// Locks, and takes the data of a holder that panicked as it stands.
+///
+/// No code of a user runs under the table's lock, and each change under it is complete before
+/// the next call that could panic, so a poisoned lock holds nothing half-done.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,3 @@
+//! What users of the table can rely on, through its public names only.
+
+mod ownership;
