@@ -1,0 +1,286 @@
+//! Runs steps one after the other, and keeps the table of what became of each.
+//!
+//! Nothing stops at the first failure. While a step runs, a line on standard error says which and
+//! for how long; the output of a failing step follows it there, whole. The table and the closing
+//! count go to standard output.
+
+use std::{
+    io::{IsTerminal, stderr},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    error::Verdict,
+    processes,
+    step::{End, Ran, Step},
+    table::{self, Align},
+};
+
+/// How long a process may outlive the step that started it, before it counts as left behind.
+const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
+
+/// How often a step that is still running says so where no terminal redraws its line.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+
+/// A row of the table.
+#[derive(Debug)]
+struct Row {
+    step: String,
+    outcome: Outcome,
+    elapsed: Duration,
+    /// Counts, the reason of a skip, or what failed.
+    note: String,
+}
+
+/// What became of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It held.
+    Passed,
+    /// It did not hold, or hung.
+    Failed,
+    /// It could not be run here; the note says why.
+    Skipped,
+}
+
+impl Outcome {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "ok",
+            Self::Failed => "FAILED",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// What a step's output means, as judged by the one who knows its format.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    /// Whether the step holds.
+    pub(crate) outcome: Outcome,
+    /// A few words for the table.
+    pub(crate) note: String,
+}
+
+/// The steps so far.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    rows: Vec<Row>,
+    /// Whether children of this process after a step are that step's leftovers.
+    sweeps: bool,
+}
+
+impl Report {
+    /// A report that also fails the steps that leave processes behind.
+    ///
+    /// Only for a process that starts children through this report alone: any other child of it
+    /// would be taken for a leftover.
+    pub(crate) fn with_sweep() -> Self {
+        Self {
+            rows: Vec::new(),
+            sweeps: processes::adopt_orphans(),
+        }
+    }
+
+    /// Runs `step`; exit code 0 means that it holds. Returns its standard output if it held.
+    pub(crate) fn run(&mut self, step: Step) -> Option<String> {
+        self.run_judged(step, judge_by_exit)
+    }
+
+    /// Runs `step` and lets `judge` say what its end and output mean.
+    ///
+    /// Not asked about a step that hung, never started, or left processes behind: it failed.
+    pub(crate) fn run_judged(
+        &mut self,
+        step: Step,
+        judge: impl FnOnce(&Ran) -> Judged,
+    ) -> Option<String> {
+        let name = step.name.clone();
+        let mut line = ProgressLine::new(&name);
+        let ran = step.run(|elapsed| line.tick(elapsed));
+        line.clear();
+        let judged = self.leftovers().unwrap_or_else(|| match &ran.end {
+            End::Exited(_) => judge(&ran),
+            End::Hung(running) => hung(&ran, running),
+            End::NotStarted(error) => failed(format!("could not be started: {error}")),
+        });
+        let held = judged.outcome != Outcome::Failed;
+        self.push(name, judged, ran.elapsed);
+        if !held {
+            print_output(&ran);
+        }
+        held.then_some(ran.stdout)
+    }
+
+    /// Records that a step cannot be run here, and why.
+    pub(crate) fn skip(&mut self, name: impl Into<String>, why: impl Into<String>) {
+        let judged = Judged {
+            outcome: Outcome::Skipped,
+            note: why.into(),
+        };
+        self.push(name.into(), judged, Duration::ZERO);
+    }
+
+    /// Records a step that failed before it had a command to run.
+    pub(crate) fn fail(&mut self, name: impl Into<String>, why: impl Into<String>) {
+        self.push(name.into(), failed(why.into()), Duration::ZERO);
+    }
+
+    /// Ends what the last step left behind; `Some` if there was any.
+    fn leftovers(&self) -> Option<Judged> {
+        let ended = if self.sweeps {
+            processes::end_leftovers(LEFTOVER_GRACE)
+        } else {
+            Vec::new()
+        };
+        if ended.is_empty() {
+            return None;
+        }
+        Some(failed(format!(
+            "left {} processes behind: {}",
+            ended.len(),
+            ended.join("; ")
+        )))
+    }
+
+    fn push(&mut self, step: String, judged: Judged, elapsed: Duration) {
+        let Judged { outcome, note } = judged;
+        let seconds = elapsed.as_secs_f64();
+        let gap = if note.is_empty() { "" } else { ": " };
+        say(&format!(
+            "{:<7} {seconds:6.1} s  {step}{gap}{note}\n",
+            outcome.word()
+        ));
+        self.rows.push(Row {
+            step,
+            outcome,
+            elapsed,
+            note,
+        });
+    }
+
+    /// Prints the table and the closing line to standard output.
+    ///
+    /// No step at all is a failure: whoever asked for a report asked for something.
+    pub(crate) fn finish(self) -> Verdict {
+        print!("\n{}\n{}\n", self.table(), self.closing_line());
+        Verdict::of(self.count(Outcome::Failed) == 0 && !self.rows.is_empty())
+    }
+
+    fn table(&self) -> String {
+        let cells = |row: &Row| {
+            let seconds = format!("{:.1}", row.elapsed.as_secs_f64());
+            vec![
+                row.step.clone(),
+                row.outcome.word().to_owned(),
+                seconds,
+                row.note.clone(),
+            ]
+        };
+        let rows: Vec<_> = self.rows.iter().map(cells).collect();
+        let aligns = [Align::Left, Align::Left, Align::Right, Align::Left];
+        table::render(&["step", "result", "seconds", "note"], &aligns, &rows)
+    }
+
+    fn closing_line(&self) -> String {
+        let [passed, failed, skipped] =
+            [Outcome::Passed, Outcome::Failed, Outcome::Skipped].map(|outcome| self.count(outcome));
+        format!("{passed} passed, {failed} failed, {skipped} skipped")
+    }
+
+    fn count(&self, outcome: Outcome) -> usize {
+        self.rows
+            .iter()
+            .filter(|row| row.outcome == outcome)
+            .count()
+    }
+}
+
+/// Exit code 0 is a pass, without a note.
+pub(crate) fn judge_by_exit(ran: &Ran) -> Judged {
+    match &ran.end {
+        End::Exited(status) if status.success() => Judged {
+            outcome: Outcome::Passed,
+            note: String::new(),
+        },
+        End::Exited(status) => failed(status.to_string()),
+        End::Hung(_) | End::NotStarted(_) => failed(String::new()),
+    }
+}
+
+/// A failure with this note.
+pub(crate) fn failed(note: String) -> Judged {
+    Judged {
+        outcome: Outcome::Failed,
+        note,
+    }
+}
+
+fn hung(ran: &Ran, running: &[String]) -> Judged {
+    for process in running {
+        say(&format!("    hung: {process}\n"));
+    }
+    failed(format!(
+        "hung: ended at its limit of {:.0} s",
+        ran.elapsed.as_secs_f64()
+    ))
+}
+
+fn print_output(ran: &Ran) {
+    for (name, text) in [
+        ("standard error", &ran.stderr),
+        ("standard output", &ran.stdout),
+    ] {
+        if !text.is_empty() {
+            say(&format!("---- {name} ----\n{}\n", text.trim_end()));
+        }
+    }
+    say("---- end ----\n");
+}
+
+/// Writes to standard error, which a test captures.
+fn say(text: &str) {
+    eprint!("{text}");
+}
+
+/// The line that says which step runs, and for how long.
+struct ProgressLine<'a> {
+    name: &'a str,
+    redraws: bool,
+    next: Instant,
+}
+
+impl<'a> ProgressLine<'a> {
+    fn new(name: &'a str) -> Self {
+        let redraws = stderr().is_terminal();
+        let first = if redraws { Duration::ZERO } else { HEARTBEAT };
+        Self {
+            name,
+            redraws,
+            next: Instant::now() + first,
+        }
+    }
+
+    fn tick(&mut self, elapsed: Duration) {
+        if Instant::now() < self.next {
+            return;
+        }
+        let (name, seconds) = (self.name, elapsed.as_secs());
+        if self.redraws {
+            self.next += Duration::from_secs(1);
+            say(&format!("\r\x1b[K...     {seconds:6} s  {name}"));
+        } else {
+            self.next += HEARTBEAT;
+            say(&format!("...     {seconds:6} s  {name}\n"));
+        }
+    }
+
+    fn clear(&self) {
+        if self.redraws {
+            say("\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

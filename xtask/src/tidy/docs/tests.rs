@@ -1,0 +1,49 @@
+//! Documents that are missing, or say too little.
+
+use super::{ARCHITECTURE, CRATE_README, LAST_REVISED};
+use crate::{fixture::Fixture, tidy::tests::check_finds};
+
+#[test]
+fn a_crate_that_does_not_say_what_it_promises_and_refuses_is_found() {
+    let mut fixture = Fixture::new(&["lifecycle", "mailbox"]);
+    fixture.remove("lifecycle/README.md");
+    fixture.write("mailbox/README.md", "It promises much.\n");
+    let expected = [
+        ("lifecycle/README.md", 1, "no README"),
+        (
+            "mailbox/README.md",
+            1,
+            "nothing says what the crate refuses",
+        ),
+    ];
+    check_finds(&CRATE_README, &fixture, &expected);
+}
+
+#[test]
+fn a_crate_without_a_heading_on_the_map_is_found() {
+    let mut fixture = Fixture::new(&["lifecycle", "mailbox"]);
+    fixture.write(
+        "docs/ARCHITECTURE.md",
+        "## `lifecycle/`\n\nmailbox is not in a heading.\n",
+    );
+    let expected = [("docs/ARCHITECTURE.md", 1, "the crate `mailbox`")];
+    check_finds(&ARCHITECTURE, &fixture, &expected);
+    fixture.remove("docs/ARCHITECTURE.md");
+    check_finds(
+        &ARCHITECTURE,
+        &fixture,
+        &[("docs/ARCHITECTURE.md", 1, "the map is missing")],
+    );
+}
+
+#[test]
+fn a_design_page_without_date_is_found() {
+    let mut fixture = Fixture::new(&["lifecycle"]);
+    fixture.write(
+        "docs/design/close.md",
+        "# Close\n\nLast revised: 2026-11-30\n",
+    );
+    fixture.write("docs/design/mailbox.md", "# Mailbox\n");
+    let expected = [("docs/design/mailbox.md", 1, "last revised")];
+    check_finds(&LAST_REVISED, &fixture, &expected);
+}
