@@ -1,0 +1,206 @@
+//! Bells: how one side tells another, perhaps asleep, that there is something to look at.
+//!
+//! A bell is one word: 0, or [`PARKED`] while somebody sleeps on it or is about to. Ringing is a fence
+//! and a load while nobody does: no store, no system call.
+//!
+//! ```text
+//! ringer                          parker
+//! publish                         bell := PARKED
+//! fence                           fence
+//! if bell == PARKED               look again: found -> do not sleep
+//!     bell := 0, wake all         sleep while bell == PARKED
+//! ```
+//!
+//! The fences stand in one order. If the ringer's comes first, the parker's last look sees what was
+//! published; if the parker's comes first, the ringer sees PARKED, clears it, and the kernel either finds
+//! the word changed or wakes the sleeper. So a wake-up is never lost, whatever the number of parkers and
+//! ringers. A parker never clears the word: with several of them that would hide the others. The cost is
+//! at most one needless wake after a wait that ended by itself.
+
+#[cfg(not(loom))]
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(not(loom))]
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[cfg(not(loom))]
+use crate::segment::{Segment, SegmentError};
+use crate::sync::{AtomicU32, Ordering, futex, parker_fence, ringer_fence};
+use crate::wait::{Activity, Probe, WaitError, Waiter};
+use crate::words::BellWord;
+
+/// Somebody sleeps on the bell, or is about to.
+pub(crate) const PARKED: u32 = 1;
+
+/// A word that one side sleeps on and the other rings.
+#[derive(Clone, Debug)]
+pub(crate) struct Bell {
+    word: BellWord,
+}
+
+impl Bell {
+    /// The bell at byte `offset` of a segment.
+    #[cfg(not(loom))]
+    pub(crate) fn new(segment: &Arc<Segment>, offset: usize) -> Result<Bell, SegmentError> {
+        Ok(Bell {
+            word: BellWord::new(segment, offset)?,
+        })
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn modelled() -> Bell {
+        Bell {
+            word: BellWord::modelled(),
+        }
+    }
+
+    #[inline(always)]
+    fn word(&self) -> &AtomicU32 {
+        self.word.get()
+    }
+
+    /// Wakes whoever is parked. Whatever they wait for must have been published before.
+    #[inline]
+    pub(crate) fn ring(&self) {
+        ringer_fence();
+        if self.is_parked() {
+            self.wake();
+        }
+    }
+
+    /// Whether somebody sleeps, or is about to: a hint that is stale as soon as it is given.
+    #[inline(always)]
+    pub(crate) fn is_parked(&self) -> bool {
+        self.word().load(Ordering::Relaxed) == PARKED
+    }
+
+    #[cold]
+    fn wake(&self) {
+        // Only the ringer that clears the flag pays the system call. Relaxed: the kernel orders a wake
+        // against the sleeper's check of the word.
+        if self.word().swap(0, Ordering::Relaxed) == PARKED {
+            futex::wake_all(self.word());
+        }
+    }
+
+    /// Raises the parked flag. The caller must look once more before it sleeps.
+    pub(crate) fn prepare(&self) {
+        self.word().store(PARKED, Ordering::Relaxed);
+        parker_fence();
+    }
+
+    /// Sleeps until rung, until a death word changes, or until the time-out; or less.
+    pub(crate) fn sleep<'a>(
+        &'a self,
+        deaths: &[futex::Watched<'a>],
+        timeout: Option<Duration>,
+        fallback: Duration,
+    ) -> futex::Woken {
+        let mut words = Vec::with_capacity(1 + deaths.len());
+        words.push((self.word(), PARKED));
+        words.extend_from_slice(deaths);
+        futex::wait(&words, timeout, fallback)
+    }
+}
+
+/// The one bell of a parent, rung by all of its children.
+///
+/// A clone is another handle of the same bell. Make it before the first mailbox; hand its descriptor to
+/// children that do not inherit it.
+#[derive(Clone, Debug)]
+pub struct Doorbell {
+    #[cfg(not(loom))]
+    segment: Arc<Segment>,
+    bell: Bell,
+}
+
+/// Bytes of a doorbell's segment: the bell has its cache lines to itself.
+#[cfg(not(loom))]
+pub(crate) const DOORBELL_BYTES: usize = 4096;
+
+impl Doorbell {
+    /// A new bell.
+    ///
+    /// # Errors
+    ///
+    /// As [`Segment::create`].
+    #[cfg(not(loom))]
+    pub fn create() -> Result<Doorbell, SegmentError> {
+        Doorbell::over(Segment::create("doorbell", DOORBELL_BYTES)?)
+    }
+
+    /// The bell behind a received descriptor.
+    ///
+    /// # Errors
+    ///
+    /// As [`Segment::from_fd`].
+    #[cfg(not(loom))]
+    pub fn from_fd(fd: OwnedFd) -> Result<Doorbell, SegmentError> {
+        Doorbell::over(Segment::from_fd(fd, DOORBELL_BYTES)?)
+    }
+
+    #[cfg(not(loom))]
+    fn over(segment: Segment) -> Result<Doorbell, SegmentError> {
+        let segment = Arc::new(segment);
+        let bell = Bell::new(&segment, 0)?;
+        Ok(Doorbell { segment, bell })
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn modelled() -> Doorbell {
+        Doorbell {
+            bell: Bell::modelled(),
+        }
+    }
+
+    /// Rings: whoever is parked wakes and looks again. A fence and a load while nobody is parked.
+    ///
+    /// Children ring through their ends. A thread of the parent rings to make a parked thread notice
+    /// something that it has published itself.
+    pub fn ring(&self) {
+        self.bell.ring();
+    }
+
+    /// Waits until `ready` says so: spins as long as that pays, then parks.
+    ///
+    /// Several threads may wait on one doorbell; a ring wakes them all. `ready` is asked often while
+    /// spinning and must be cheap; whatever it looks at must be published before a [`Doorbell::ring`]
+    /// (the ends of this crate do so). `activity` bounds how long a dead peer can go unnoticed where
+    /// the probe has no death word.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::PeerDied`] when the probe says so and a last look found nothing, or
+    /// [`WaitError::Deadline`]. Interruptions by signals never end a wait.
+    pub fn wait(
+        &self,
+        waiter: &mut Waiter,
+        probe: &impl Probe,
+        activity: Activity,
+        deadline: Option<Instant>,
+        ready: impl FnMut() -> bool,
+    ) -> Result<(), WaitError> {
+        waiter.wait(&self.bell, probe, activity, deadline, ready)
+    }
+
+    /// Announces that the caller is about to [`Doorbell::park`]. It must look once more at all that it
+    /// waits for, and park only when it found nothing.
+    pub fn prepare(&self) {
+        self.bell.prepare();
+    }
+
+    /// Sleeps once, until rung, until the probe's death word changes, or until the deadline; or less.
+    ///
+    /// The caller looks again afterwards, whatever ended the sleep. Prefer [`Doorbell::wait`], which
+    /// also keeps the periods in which a probe without a death word must be asked.
+    pub fn park(&self, deadline: Option<Instant>, probe: &impl Probe, activity: Activity) {
+        crate::wait::park(&self.bell, probe, activity, deadline);
+    }
+}
+
+#[cfg(not(loom))]
+impl AsFd for Doorbell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.segment.as_fd()
+    }
+}

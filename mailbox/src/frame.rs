@@ -1,0 +1,308 @@
+//! Frames: one message in one direction, and the stamp that publishes it.
+//!
+//! ```text
+//! word  0        1      2                   3         4 ..
+//!       stamp    run    slot | generation   dispatch  payload
+//! stamp = sequence number (32 bits) | label (8 bits) | payload length in bytes (24 bits)
+//! ```
+//!
+//! Only one side ever writes a frame, and it writes the stamp last: whoever sees a stamp sees the body
+//! under it. Header and 32 bytes of payload share one cache line, so that a small task is one transfer
+//! and a task of up to 96 bytes is two. A payload longer than the frame lies in the frame's spill area
+//! instead, which its length alone says: there is no flag that could contradict it.
+//!
+//! What a stamp says is a claim by the peer. [`Frame::read`] is the only door: it checks the length
+//! against the places that exist before it copies anything.
+
+use crate::segment::SegmentError;
+use crate::sync::{BODY, OBSERVE, PUBLISH};
+use crate::words::{WORD, Words};
+
+/// Who a task is: repeated in every frame of it, so that an answer can never be taken for another's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The run that the task belongs to.
+    pub run: u64,
+    /// The task's slot in the graph.
+    pub slot: u32,
+    /// How often the slot has been used.
+    pub generation: u32,
+    /// Number of this hand-over, as the caller counts.
+    pub dispatch: u64,
+}
+
+/// Words of a frame before its payload.
+pub(crate) const HEADER_WORDS: usize = 4;
+
+/// Bytes of payload that share a cache line with the header.
+pub(crate) const INLINE_BYTES: usize = 32;
+
+/// Bytes of a cache line on the machines we run on.
+pub(crate) const LINE: usize = 64;
+
+/// The longest payload that a stamp can express, in bytes.
+pub(crate) const PAYLOAD_MAX: usize = (1 << LEN_BITS) - 1;
+
+const LEN_BITS: u32 = 24;
+const LABEL_SHIFT: u32 = LEN_BITS;
+const SEQUENCE_SHIFT: u32 = 32;
+
+const _: () = assert!(HEADER_WORDS * WORD + INLINE_BYTES == LINE);
+const _: () = assert!(LABEL_SHIFT + u8::BITS == SEQUENCE_SHIFT);
+
+/// The word that publishes a frame: which message it is, what kind, and how long.
+///
+/// Sequence numbers begin at 1 and wrap; 0 is a frame that was never used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp(u64);
+
+impl Stamp {
+    /// The stamp of a frame that was never used.
+    pub(crate) const UNUSED: Stamp = Stamp(0);
+
+    pub(crate) fn new(sequence: u32, label: u8, len: usize) -> Stamp {
+        assert!(len <= PAYLOAD_MAX, "the layout admits no longer payload");
+        Stamp(
+            (u64::from(sequence) << SEQUENCE_SHIFT)
+                | (u64::from(label) << LABEL_SHIFT)
+                | len as u64,
+        )
+    }
+
+    pub(crate) fn sequence(self) -> u32 {
+        (self.0 >> SEQUENCE_SHIFT) as u32
+    }
+
+    pub(crate) fn label(self) -> u8 {
+        (self.0 >> LABEL_SHIFT) as u8
+    }
+
+    /// The length that the writer claims, in bytes.
+    pub(crate) fn claimed_len(self) -> usize {
+        (self.0 & PAYLOAD_MAX as u64) as usize
+    }
+
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+}
+
+/// The sequence number after `sequence`: 0 is never used again.
+pub(crate) fn following(sequence: u32) -> u32 {
+    match sequence.wrapping_add(1) {
+        0 => 1,
+        next => next,
+    }
+}
+
+/// A payload length that no place of the frame can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLong {
+    /// Bytes claimed or wanted.
+    pub(crate) len: usize,
+    /// Bytes of the largest place.
+    pub(crate) limit: usize,
+}
+
+/// Why a frame could not be filled or read.
+#[derive(Debug)]
+pub(crate) enum FrameError {
+    TooLong(TooLong),
+    Spill(SegmentError),
+}
+
+/// One direction of one frame: its words and its spill area.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    words: Words,
+    spill: Spill,
+}
+
+impl Frame {
+    pub(crate) fn new(words: Words, spill: Spill) -> Frame {
+        assert!(words.as_slice().len() >= HEADER_WORDS + INLINE_BYTES / WORD);
+        Frame { words, spill }
+    }
+
+    /// Bytes that fit without spilling.
+    pub(crate) fn capacity(&self) -> usize {
+        (self.words.as_slice().len() - HEADER_WORDS) * WORD
+    }
+
+    /// Bytes that fit at all.
+    pub(crate) fn limit(&self) -> usize {
+        self.capacity().max(self.spill.bytes()).min(PAYLOAD_MAX)
+    }
+
+    /// The newest stamp. Partner of [`Frame::publish`].
+    #[inline(always)]
+    pub(crate) fn stamp(&self) -> Stamp {
+        Stamp(self.words.as_slice()[0].load(OBSERVE))
+    }
+
+    /// Makes the body that was written visible to the peer. Partner of [`Frame::stamp`].
+    #[inline(always)]
+    pub(crate) fn publish(&self, stamp: Stamp) {
+        self.words.as_slice()[0].store(stamp.0, PUBLISH);
+    }
+
+    /// Writes identity and payload; nothing is visible before [`Frame::publish`].
+    #[inline]
+    pub(crate) fn write(&mut self, identity: &Identity, payload: &[u8]) -> Result<(), FrameError> {
+        if payload.len() > self.limit() {
+            let too_long = TooLong {
+                len: payload.len(),
+                limit: self.limit(),
+            };
+            return Err(FrameError::TooLong(too_long));
+        }
+        if payload.len() <= self.capacity() {
+            self.words.write(HEADER_WORDS, payload);
+        } else {
+            self.spill.write(payload).map_err(FrameError::Spill)?;
+        }
+        self.write_identity(identity);
+        Ok(())
+    }
+
+    /// Writes the identity alone.
+    #[inline]
+    pub(crate) fn write_identity(&self, identity: &Identity) {
+        let words = self.words.as_slice();
+        words[1].store(identity.run, BODY);
+        words[2].store(
+            u64::from(identity.slot) << 32 | u64::from(identity.generation),
+            BODY,
+        );
+        words[3].store(identity.dispatch, BODY);
+    }
+
+    /// The identity that the writer claims.
+    #[inline]
+    pub(crate) fn claimed_identity(&self) -> Identity {
+        let words = self.words.as_slice();
+        let slot_generation = words[2].load(BODY);
+        Identity {
+            run: words[1].load(BODY),
+            slot: (slot_generation >> 32) as u32,
+            generation: slot_generation as u32,
+            dispatch: words[3].load(BODY),
+        }
+    }
+
+    /// Copies the payload under `stamp` into `out`, after checking the length it claims.
+    #[inline]
+    pub(crate) fn read(&mut self, stamp: Stamp, out: &mut Bytes) -> Result<(), FrameError> {
+        let len = stamp.claimed_len();
+        if len > self.limit() {
+            return Err(FrameError::TooLong(TooLong {
+                len,
+                limit: self.limit(),
+            }));
+        }
+        if len <= self.capacity() {
+            self.words.read(HEADER_WORDS, out.resize(len));
+            return Ok(());
+        }
+        self.spill.read(len, out).map_err(FrameError::Spill)
+    }
+}
+
+/// Room for payloads that do not fit their frame: part of the segment, without pages until first used.
+#[derive(Debug)]
+pub(crate) struct Spill {
+    words: Words,
+    /// Bytes from the start whose pages are known to exist.
+    reserved: usize,
+    #[cfg(not(loom))]
+    place: (std::sync::Arc<crate::segment::Segment>, usize),
+}
+
+impl Spill {
+    /// The spill area at byte `offset` of a segment.
+    #[cfg(not(loom))]
+    pub(crate) fn new(
+        segment: &std::sync::Arc<crate::segment::Segment>,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<Spill, SegmentError> {
+        let words = Words::new(segment, offset, bytes / WORD)?;
+        Ok(Spill {
+            words,
+            reserved: 0,
+            place: (std::sync::Arc::clone(segment), offset),
+        })
+    }
+
+    /// A model needs no room beyond its frames.
+    #[cfg(loom)]
+    pub(crate) fn none() -> Spill {
+        Spill {
+            words: Words::modelled(0),
+            reserved: 0,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.words.as_slice().len() * WORD
+    }
+
+    #[cold]
+    fn write(&mut self, payload: &[u8]) -> Result<(), SegmentError> {
+        self.reserve(payload.len())?;
+        self.words.write(0, payload);
+        Ok(())
+    }
+
+    /// The reader reserves too: a peer that claims a spilled payload without having reserved it must
+    /// not be able to make our copy fault.
+    #[cold]
+    fn read(&mut self, len: usize, out: &mut Bytes) -> Result<(), SegmentError> {
+        self.reserve(len)?;
+        self.words.read(0, out.resize(len));
+        Ok(())
+    }
+
+    fn reserve(&mut self, bytes: usize) -> Result<(), SegmentError> {
+        if bytes > self.reserved {
+            #[cfg(not(loom))]
+            self.place
+                .0
+                .reserve(self.place.1, bytes.next_multiple_of(WORD))?;
+            self.reserved = bytes;
+        }
+        Ok(())
+    }
+}
+
+/// A private copy of a payload: words inside, bytes outside; grows once and is reused.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bytes {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl Bytes {
+    pub(crate) fn with_capacity(bytes: usize) -> Bytes {
+        Bytes {
+            words: vec![0; bytes.div_ceil(WORD)],
+            len: 0,
+        }
+    }
+
+    /// The words that hold `len` bytes from now on.
+    #[inline]
+    fn resize(&mut self, len: usize) -> &mut [u64] {
+        let n_words = len.div_ceil(WORD);
+        if n_words > self.words.len() {
+            self.words.resize(n_words, 0);
+        }
+        self.len = len;
+        &mut self.words[..n_words]
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.len]
+    }
+}

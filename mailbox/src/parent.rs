@@ -1,0 +1,568 @@
+//! The parent's side: submits tasks, learns what became of them.
+//!
+//! ```text
+//!          stage             activate            accepted            done | failed
+//!   Free ---------> Staged -----------> Flying -----------> Flying ----------------> Free
+//!     ^               |  (submit does both)   \__________________________________/
+//!     +---------------+ discard
+//! ```
+//!
+//! The parent writes request frames only and trusts reply frames in nothing: a stamp must be the one
+//! that is due, a label one of four, a length within its place, an identity the one that was sent.
+//! Anything else poisons the endpoint before any of it is used.
+
+use std::time::Instant;
+
+use crate::bell::Doorbell;
+use crate::frame::{Bytes, FrameError, Identity, Stamp, TooLong, following};
+use crate::layout::Side;
+use crate::mailbox::{FRAMES, Life, Shared};
+use crate::message::{Outcome, decode_outcome, label};
+use crate::poison::{Cause, FrameName, Poisoned};
+use crate::segment::SegmentError;
+use crate::wait::{Activity, Probe, WaitError, Waiter};
+
+/// The parent's side of a mailbox.
+#[derive(Debug)]
+pub struct ParentEnd {
+    shared: Shared,
+    slots: [Slot; FRAMES],
+    control: ControlSlot,
+    /// Sequence number of the next task to be activated.
+    next: u32,
+    buffer: Bytes,
+    life: Life,
+    poisoned: Option<Poisoned>,
+}
+
+/// What happened to a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The child has accepted the task and works on it. Not reported for a task that is already done.
+    Accepted(Identity),
+    /// The task has ended; its frame is free.
+    Done {
+        /// Who it was.
+        identity: Identity,
+        /// Whether it was accepted: always true for success, and tells a failure while working from a
+        /// refusal.
+        accepted: bool,
+        /// How it ended.
+        outcome: Outcome<'a>,
+    },
+}
+
+/// Ties a control reply to its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ControlId(u32);
+
+/// The answer to a control request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControlReply<'a> {
+    /// The request that it answers.
+    pub id: ControlId,
+    /// How it ended.
+    pub outcome: Outcome<'a>,
+}
+
+/// A task that lies in a frame and is not visible to the child yet.
+#[derive(Debug)]
+#[must_use = "a staged task keeps its frame until it is activated or discarded"]
+pub struct Staged {
+    frame: usize,
+    stamp_kind: u8,
+    len: usize,
+}
+
+/// Why a task or a control request was not sent. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// Every frame is taken.
+    #[error("submit: all {frames} frames are taken (poll until one is free)")]
+    Full {
+        /// Frames of this kind that the mailbox has.
+        frames: usize,
+    },
+    /// The endpoint was given up.
+    #[error("submit")]
+    Poisoned(#[from] Poisoned),
+    /// The payload fits no place.
+    #[error(
+        "submit a payload of {needed} bytes: the frame holds {capacity}, and with its spill area {limit}"
+    )]
+    TooLarge {
+        /// Bytes of the payload.
+        needed: usize,
+        /// Bytes that the frame holds by itself.
+        capacity: usize,
+        /// Bytes that it holds with its spill area.
+        limit: usize,
+    },
+    /// The machine has no memory for a payload that must spill.
+    #[error("submit a payload that must spill")]
+    Spill(#[source] SegmentError),
+    /// The mailbox was shut down.
+    #[error("submit: the mailbox was shut down")]
+    ShutDown,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Slot {
+    Free,
+    Staged(Identity),
+    Flying(Flight),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    identity: Identity,
+    sequence: u32,
+    accepted: bool,
+    /// The reply stamp that has been dealt with: another one is news.
+    seen: Stamp,
+}
+
+#[derive(Debug)]
+struct ControlSlot {
+    sequence: u32,
+    state: ControlState,
+    seen: Stamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ControlState {
+    Idle,
+    Awaited,
+    Abandoned,
+}
+
+impl ParentEnd {
+    pub(crate) fn new(shared: Shared) -> ParentEnd {
+        let buffer = Bytes::with_capacity(shared.tasks[0].reply.capacity());
+        ParentEnd {
+            shared,
+            slots: [Slot::Free; FRAMES],
+            control: ControlSlot {
+                sequence: 0,
+                state: ControlState::Idle,
+                seen: Stamp::UNUSED,
+            },
+            next: 1,
+            buffer,
+            life: Life::Open,
+            poisoned: None,
+        }
+    }
+
+    /// Sends a task: writes a free frame, publishes it, and wakes the child if it sleeps.
+    ///
+    /// `kind` is the caller's own. Costs no system call while the child is awake.
+    ///
+    /// # Errors
+    ///
+    /// [`SubmitError`]; nothing has changed then.
+    #[inline]
+    pub fn submit(
+        &mut self,
+        identity: Identity,
+        kind: u8,
+        payload: &[u8],
+    ) -> Result<(), SubmitError> {
+        let staged = self.stage(identity, kind, payload)?;
+        self.activate(staged)?;
+        Ok(())
+    }
+
+    /// Writes a task into a free frame without publishing it.
+    ///
+    /// # Errors
+    ///
+    /// [`SubmitError`]; nothing has changed then.
+    #[inline]
+    pub fn stage(
+        &mut self,
+        identity: Identity,
+        kind: u8,
+        payload: &[u8],
+    ) -> Result<Staged, SubmitError> {
+        self.check_open()?;
+        let n_frames = self.shared.tasks.len();
+        let frame = self.slots[..n_frames]
+            .iter()
+            .position(|s| matches!(s, Slot::Free));
+        let frame = frame.ok_or(SubmitError::Full { frames: n_frames })?;
+        let request = &mut self.shared.tasks[frame].request;
+        request
+            .write(&identity, payload)
+            .map_err(|e| refusal(e, request.capacity()))?;
+        self.slots[frame] = Slot::Staged(identity);
+        Ok(Staged {
+            frame,
+            stamp_kind: kind,
+            len: payload.len(),
+        })
+    }
+
+    /// Publishes a staged task: the child executes tasks in the order of their activation.
+    ///
+    /// # Errors
+    ///
+    /// [`SubmitError::Poisoned`] or [`SubmitError::ShutDown`], and the staged task is gone.
+    #[inline]
+    pub fn activate(&mut self, staged: Staged) -> Result<(), SubmitError> {
+        self.check_open()?;
+        let Staged {
+            frame,
+            stamp_kind,
+            len,
+        } = staged;
+        let Slot::Staged(identity) = self.slots[frame] else {
+            unreachable!("a staged task owns its frame until it is activated or discarded");
+        };
+        let sequence = self.next;
+        self.next = following(sequence);
+        let exchange = &self.shared.tasks[frame];
+        let seen = exchange.reply.stamp();
+        self.slots[frame] = Slot::Flying(Flight {
+            identity,
+            sequence,
+            accepted: false,
+            seen,
+        });
+        exchange
+            .request
+            .publish(Stamp::new(sequence, stamp_kind, len));
+        self.shared.child_bell.ring();
+        Ok(())
+    }
+
+    /// Takes a staged task back; the child never sees it.
+    pub fn discard(&mut self, staged: Staged) {
+        self.slots[staged.frame] = Slot::Free;
+    }
+
+    /// Task frames that are free now.
+    #[must_use]
+    pub fn free_frames(&self) -> usize {
+        let frames = &self.slots[..self.shared.tasks.len()];
+        frames
+            .iter()
+            .filter(|slot| matches!(slot, Slot::Free))
+            .count()
+    }
+
+    /// Tasks that the child still owes an end.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.slots
+            .iter()
+            .filter(|slot| matches!(slot, Slot::Flying(_)))
+            .count()
+    }
+
+    /// Whether [`ParentEnd::poll`] or [`ParentEnd::poll_control`] has news: a few loads that stay in
+    /// this processor's cache until there are.
+    #[inline]
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.poisoned.is_some() || self.has_news()
+    }
+
+    /// The next event, if there is one; never blocks. Older tasks first.
+    ///
+    /// # Errors
+    ///
+    /// [`Poisoned`], now and for ever: by what the child wrote, or for the cause it was poisoned with.
+    #[inline]
+    pub fn poll(&mut self) -> Result<Option<Event<'_>>, Poisoned> {
+        self.check()?;
+        // Before the frames: what the child published before it gave up counts.
+        let fault = self.shared.has_fault();
+        for frame in self.oldest_first() {
+            if let Slot::Flying(flight) = self.slots[frame] {
+                let stamp = self.shared.tasks[frame].reply.stamp();
+                if stamp != flight.seen {
+                    return self.take(frame, flight, stamp).map(Some);
+                }
+            }
+        }
+        match fault {
+            true => Err(self.poison(Cause::PeerGaveUp { side: Side::Child })),
+            false => Ok(None),
+        }
+    }
+
+    /// Sends a control request beside whatever tasks are in flight. One at a time.
+    ///
+    /// The child serves it before tasks that it has not begun. Its answer comes through
+    /// [`ParentEnd::poll_control`].
+    ///
+    /// # Errors
+    ///
+    /// [`SubmitError`]; nothing has changed then. [`SubmitError::Full`] while an earlier request, even
+    /// an abandoned one, is unanswered.
+    pub fn control(&mut self, kind: u8, payload: &[u8]) -> Result<ControlId, SubmitError> {
+        self.check_open()?;
+        if self.control.state != ControlState::Idle {
+            return Err(SubmitError::Full { frames: 1 });
+        }
+        let sequence = following(self.control.sequence);
+        let identity = Identity {
+            dispatch: u64::from(sequence),
+            ..Identity::default()
+        };
+        let exchange = &mut self.shared.control;
+        let request = &mut exchange.request;
+        request
+            .write(&identity, payload)
+            .map_err(|e| refusal(e, request.capacity()))?;
+        let seen = exchange.reply.stamp();
+        self.control = ControlSlot {
+            sequence,
+            state: ControlState::Awaited,
+            seen,
+        };
+        exchange
+            .request
+            .publish(Stamp::new(sequence, kind, payload.len()));
+        self.shared.child_bell.ring();
+        Ok(ControlId(sequence))
+    }
+
+    /// The answer to the control request, if it has come; never blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Poisoned`], now and for ever.
+    pub fn poll_control(&mut self) -> Result<Option<ControlReply<'_>>, Poisoned> {
+        self.check()?;
+        let fault = self.shared.has_fault();
+        let stamp = self.shared.control.reply.stamp();
+        if self.control.state != ControlState::Idle && stamp != self.control.seen {
+            return self.take_control(stamp);
+        }
+        match fault {
+            true => Err(self.poison(Cause::PeerGaveUp { side: Side::Child })),
+            false => Ok(None),
+        }
+    }
+
+    /// Gives up waiting for a control request, after a time-out.
+    ///
+    /// The one state that follows: tasks are unaffected, the control frame stays taken until the late
+    /// answer has come, and that answer is then dropped by [`ParentEnd::poll_control`].
+    pub fn abandon_control(&mut self, id: ControlId) {
+        if self.control.state == ControlState::Awaited && self.control.sequence == id.0 {
+            self.control.state = ControlState::Abandoned;
+        }
+    }
+
+    /// Waits until [`ParentEnd::is_ready`], for a parent with one child; with several, wait on the
+    /// [`Doorbell`] and ask each.
+    ///
+    /// # Errors
+    ///
+    /// As [`Doorbell::wait`]. A dead child poisons the endpoint.
+    pub fn wait(
+        &mut self,
+        waiter: &mut Waiter,
+        probe: &impl Probe,
+        deadline: Option<Instant>,
+    ) -> Result<(), WaitError> {
+        let owed = self.in_flight() > 0 || self.control.state != ControlState::Idle;
+        let activity = if owed {
+            Activity::InFlight
+        } else {
+            Activity::Idle
+        };
+        let waited = self
+            .shared
+            .doorbell
+            .wait(waiter, probe, activity, deadline, || self.is_ready());
+        if waited == Err(WaitError::PeerDied) {
+            self.poison(Cause::PeerDied { side: Side::Child });
+        }
+        waited
+    }
+
+    /// Tells the child that nothing more will come. One way: everything submitted before is still
+    /// served and answered, nothing can be submitted afterwards.
+    pub fn shutdown(&mut self) {
+        self.raise(Life::ShutDown);
+    }
+
+    /// Gives the endpoint up. The first cause stays; it is returned.
+    pub fn poison(&mut self, cause: Cause) -> Poisoned {
+        let poisoned = self.poisoned.get_or_insert(Poisoned { cause }).clone();
+        self.raise(Life::Poisoned);
+        poisoned
+    }
+
+    /// Why the endpoint was given up, if it was.
+    #[must_use]
+    pub fn poisoned(&self) -> Option<&Poisoned> {
+        self.poisoned.as_ref()
+    }
+
+    /// Whether the child sleeps, or is about to: sending to it then costs a system call, and its answer
+    /// a wake. A hint for choosing among children.
+    #[must_use]
+    pub fn child_is_parked(&self) -> bool {
+        self.shared.child_bell.is_parked()
+    }
+
+    /// The bell that this mailbox's child rings.
+    #[must_use]
+    pub fn doorbell(&self) -> &Doorbell {
+        &self.shared.doorbell
+    }
+
+    #[inline]
+    fn has_news(&self) -> bool {
+        let task_news = self.slots.iter().zip(&self.shared.tasks).any(|(slot, exchange)| {
+            matches!(slot, Slot::Flying(flight) if exchange.reply.stamp() != flight.seen)
+        });
+        task_news || self.control_news() || self.shared.has_fault()
+    }
+
+    fn control_news(&self) -> bool {
+        self.control.state != ControlState::Idle
+            && self.shared.control.reply.stamp() != self.control.seen
+    }
+
+    /// Frames in the order in which their tasks were activated.
+    #[inline]
+    fn oldest_first(&self) -> [usize; FRAMES] {
+        match (&self.slots[0], &self.slots[1]) {
+            (Slot::Flying(a), Slot::Flying(b)) if b.sequence == following(a.sequence) => [0, 1],
+            (Slot::Flying(_), Slot::Flying(_)) => [1, 0],
+            _ => [0, 1],
+        }
+    }
+
+    /// Turns a new reply stamp into an event, or into poison.
+    #[inline]
+    fn take(&mut self, frame: usize, flight: Flight, stamp: Stamp) -> Result<Event<'_>, Poisoned> {
+        let name = FrameName::Task(frame);
+        let legal = match stamp.label() {
+            label::ACCEPTED => !flight.accepted && stamp.claimed_len() == 0,
+            label::DONE | label::FAILED => true,
+            label::REFUSED => !flight.accepted,
+            _ => false,
+        };
+        if !legal || stamp.sequence() != flight.sequence {
+            return Err(self.poison(impossible(name, stamp, flight.sequence)));
+        }
+        let reply = &mut self.shared.tasks[frame].reply;
+        let found = reply.claimed_identity();
+        if found != flight.identity {
+            let expected = flight.identity;
+            return Err(self.poison(Cause::StaleIdentity {
+                frame,
+                expected,
+                found,
+            }));
+        }
+        if stamp.label() == label::ACCEPTED {
+            self.slots[frame] = Slot::Flying(Flight {
+                accepted: true,
+                seen: stamp,
+                ..flight
+            });
+            return Ok(Event::Accepted(found));
+        }
+        if let Err(e) = reply.read(stamp, &mut self.buffer) {
+            return Err(self.poison(unreadable(name, e)));
+        }
+        self.slots[frame] = Slot::Free;
+        let accepted = stamp.label() != label::REFUSED;
+        let outcome = decode_outcome(stamp.label(), &self.buffer);
+        Ok(Event::Done {
+            identity: found,
+            accepted,
+            outcome,
+        })
+    }
+
+    fn take_control(&mut self, stamp: Stamp) -> Result<Option<ControlReply<'_>>, Poisoned> {
+        let name = FrameName::Control;
+        let due = self.control.sequence;
+        let legal = matches!(stamp.label(), label::DONE | label::REFUSED);
+        let reply = &mut self.shared.control.reply;
+        let tied = reply.claimed_identity().dispatch == u64::from(due);
+        if !legal || !tied || stamp.sequence() != due {
+            return Err(self.poison(impossible(name, stamp, due)));
+        }
+        if let Err(e) = reply.read(stamp, &mut self.buffer) {
+            return Err(self.poison(unreadable(name, e)));
+        }
+        let wanted = self.control.state == ControlState::Awaited;
+        self.control.state = ControlState::Idle;
+        let outcome = decode_outcome(stamp.label(), &self.buffer);
+        Ok(wanted.then_some(ControlReply {
+            id: ControlId(due),
+            outcome,
+        }))
+    }
+
+    fn raise(&mut self, life: Life) {
+        if self.life < life {
+            self.life = life;
+            self.shared.set_life(life);
+            self.shared.child_bell.ring();
+        }
+    }
+
+    #[inline]
+    fn check(&self) -> Result<(), Poisoned> {
+        match &self.poisoned {
+            Some(poisoned) => Err(poisoned.clone()),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn check_open(&self) -> Result<(), SubmitError> {
+        self.check()?;
+        match self.life {
+            Life::Open => Ok(()),
+            _ => Err(SubmitError::ShutDown),
+        }
+    }
+}
+
+fn refusal(error: FrameError, capacity: usize) -> SubmitError {
+    match error {
+        FrameError::TooLong(TooLong { len, limit }) => SubmitError::TooLarge {
+            needed: len,
+            capacity,
+            limit,
+        },
+        FrameError::Spill(source) => SubmitError::Spill(source),
+    }
+}
+
+/// The poison for a stamp that was not due.
+pub(crate) fn impossible(frame: FrameName, stamp: Stamp, expected: u32) -> Cause {
+    Cause::ImpossibleStamp {
+        frame,
+        stamp: stamp.to_bits(),
+        expected,
+    }
+}
+
+/// The poison for a payload that cannot be read.
+pub(crate) fn unreadable(frame: FrameName, error: FrameError) -> Cause {
+    match error {
+        FrameError::TooLong(TooLong { len, limit }) => Cause::ImpossibleLength {
+            frame,
+            claimed: len,
+            limit,
+        },
+        FrameError::Spill(source) => Cause::Unreadable {
+            frame,
+            reason: source.to_string(),
+        },
+    }
+}

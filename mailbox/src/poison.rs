@@ -1,0 +1,89 @@
+//! Poison: the first cause for which an endpoint was given up, kept for ever.
+
+use crate::frame::Identity;
+use crate::layout::Side;
+
+/// An endpoint that was given up. Every later operation answers with the same first cause.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("use a mailbox that was given up: {cause}")]
+pub struct Poisoned {
+    /// The first cause.
+    pub cause: Cause,
+}
+
+/// Why an endpoint was given up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// An answer carries another identity than the task that was sent in its frame.
+    #[error("the answer in task frame {frame} is for {found:?}, the task there is {expected:?}")]
+    StaleIdentity {
+        /// The frame.
+        frame: usize,
+        /// What was sent.
+        expected: Identity,
+        /// What came back.
+        found: Identity,
+    },
+    /// A stamp that no correct peer can write in the present state.
+    #[error("{frame} has the impossible stamp {stamp:#018x} (sequence number {expected} was due)")]
+    ImpossibleStamp {
+        /// The frame.
+        frame: FrameName,
+        /// The stamp.
+        stamp: u64,
+        /// The sequence number that was due.
+        expected: u32,
+    },
+    /// A payload that claims to be longer than any place for it.
+    #[error("{frame} claims a payload of {claimed} bytes, there is room for {limit}")]
+    ImpossibleLength {
+        /// The frame.
+        frame: FrameName,
+        /// Bytes claimed.
+        claimed: usize,
+        /// Bytes of the largest place.
+        limit: usize,
+    },
+    /// A spilled payload could not be read, because the machine has no memory for it.
+    #[error("{frame} has a spilled payload that this machine has no memory to read: {reason}")]
+    Unreadable {
+        /// The frame.
+        frame: FrameName,
+        /// What the kernel answered.
+        reason: String,
+    },
+    /// The peer is dead.
+    #[error("{side} died")]
+    PeerDied {
+        /// Who.
+        side: Side,
+    },
+    /// The peer gave the mailbox up.
+    #[error("{side} gave the mailbox up")]
+    PeerGaveUp {
+        /// Who.
+        side: Side,
+    },
+    /// The owner of this endpoint said so.
+    #[error("{0}")]
+    Told(String),
+}
+
+/// A frame, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameName {
+    /// The control frame.
+    Control,
+    /// A task frame.
+    Task(usize),
+}
+
+impl std::fmt::Display for FrameName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FrameName::Control => f.write_str("the control frame"),
+            FrameName::Task(i) => write!(f, "task frame {i}"),
+        }
+    }
+}

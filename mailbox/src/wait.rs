@@ -1,0 +1,307 @@
+//! Waiting: spin while that pays, then park.
+//!
+//! A wake across processes costs some twenty to fifty microseconds. A waiter therefore spins for up to
+//! about that long before it parks, and learns from what happens: a wait that ended soon lets it spin
+//! longer next time, one that did not makes it spin less. On one core it does not spin at all, since the
+//! peer cannot run meanwhile.
+//!
+//! The first part of a spin reads no clock and asks nobody: it is a bare loop over `ready`, which is what
+//! makes a round trip cost little more than its two cache-line transfers.
+
+use std::time::{Duration, Instant};
+
+use crate::bell::Bell;
+use crate::sync::{AtomicU32, Ordering, futex};
+
+/// Tells whether the peers of a wait are alive.
+pub trait Probe {
+    /// False once a peer whose death should end the wait is dead. Asked now and then while spinning,
+    /// and before and after each sleep; must be cheap and must not block.
+    fn alive(&self) -> bool;
+
+    /// Adds the words that the kernel changes when a peer dies, so that a sleep ends at that instant.
+    /// Without one, sleeps are cut into bounded periods and [`Probe::alive`] is asked in between.
+    fn death_words<'a>(&'a self, words: &mut DeathWords<'a>) {
+        let _ = words;
+    }
+}
+
+/// A probe for peers that cannot die before the wait ends, such as threads of the same process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Immortal;
+
+impl Probe for Immortal {
+    fn alive(&self) -> bool {
+        true
+    }
+}
+
+/// The death words of one wait; see [`Probe::death_words`].
+#[derive(Debug, Default)]
+pub struct DeathWords<'a> {
+    words: Vec<futex::Watched<'a>>,
+    incomplete: bool,
+}
+
+impl<'a> DeathWords<'a> {
+    /// Watches `word`: the peer is alive while it equals `alive`.
+    ///
+    /// The word must be a futex in shared memory that is woken when it changes, as the kernel does
+    /// for a robust futex with its waiters bit set. As many words as the kernel can watch at once are
+    /// kept; with more of them sleeps are bounded as if there were none.
+    pub fn watch(&mut self, word: &'a AtomicU32, alive: u32) {
+        if self.words.len() + 1 < futex::WORDS_MAX {
+            self.words.push((word, alive));
+        } else {
+            self.incomplete = true;
+        }
+    }
+
+    /// Whether a watched peer has died. The kernel wakes one sleeper only, so the news is passed on.
+    fn any_dead(&self) -> bool {
+        let dead = self
+            .words
+            .iter()
+            .find(|(word, alive)| word.load(Ordering::Relaxed) != *alive);
+        if let Some((word, _)) = dead {
+            futex::wake_all(word);
+        }
+        dead.is_some()
+    }
+}
+
+/// Whether a dead peer would leave work undone: bounds a sleep where there is no death word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Nothing is owed: the probe is asked every second.
+    Idle,
+    /// An answer is owed: the probe is asked every 100 ms.
+    InFlight,
+}
+
+impl Activity {
+    fn period(self) -> Duration {
+        match self {
+            Activity::Idle => Duration::from_secs(1),
+            Activity::InFlight => Duration::from_millis(100),
+        }
+    }
+}
+
+/// Why a wait ended without what it waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The deadline passed. Nothing else has changed: the wait can be repeated.
+    #[error("wait for the peer: the deadline passed")]
+    Deadline,
+    /// The probe says that a peer is dead, and a last look found nothing from it.
+    #[error("wait for the peer: it died")]
+    PeerDied,
+}
+
+/// What a waiter has done so far, for tests and statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitStats {
+    /// Waits that ended while spinning.
+    pub spun: u64,
+    /// Waits that had to park at least once.
+    pub parked: u64,
+    /// Sleeps that ended by their period or deadline instead of by a ring.
+    pub timed_out: u64,
+}
+
+/// One waiter's memory of how long spinning pays.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    budget: Duration,
+    cores: Cores,
+    stats: WaitStats,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cores {
+    One,
+    Many,
+}
+
+/// The longest spin: about what a wake costs, since spinning longer than that can only lose.
+const SPIN_MAX: Duration = Duration::from_micros(50);
+/// The shortest spin, so that a quick answer is still met awake after a long silence.
+const SPIN_MIN: Duration = Duration::from_micros(2);
+/// A parked wait shorter than this would have ended within the longest spin: the rest was the wake.
+const PARK_WAS_HASTY: Duration = Duration::from_micros(120);
+/// With death words a sleep needs no period; this one is a safety net.
+const NET: Duration = Duration::from_secs(10);
+/// Looks in the first part of a spin: about a microsecond.
+const BARE_LOOKS: u32 = 600;
+/// Looks between two readings of the clock in the second part.
+const LOOKS_PER_CLOCK: u32 = 32;
+
+impl Default for Waiter {
+    fn default() -> Waiter {
+        Waiter::new()
+    }
+}
+
+impl Waiter {
+    /// A waiter that has not learnt anything yet.
+    #[must_use]
+    pub fn new() -> Waiter {
+        let cores = match std::thread::available_parallelism() {
+            Ok(n) if n.get() == 1 => Cores::One,
+            _ => Cores::Many,
+        };
+        Waiter {
+            budget: SPIN_MAX / 2,
+            cores,
+            stats: WaitStats::default(),
+        }
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn stats(&self) -> WaitStats {
+        self.stats
+    }
+
+    /// See [`crate::Doorbell::wait`].
+    #[inline]
+    pub(crate) fn wait(
+        &mut self,
+        bell: &Bell,
+        probe: &impl Probe,
+        activity: Activity,
+        deadline: Option<Instant>,
+        mut ready: impl FnMut() -> bool,
+    ) -> Result<(), WaitError> {
+        let looks = if cfg!(loom) || self.cores == Cores::One {
+            1
+        } else {
+            BARE_LOOKS
+        };
+        for _ in 0..looks {
+            if ready() {
+                self.stats.spun += 1;
+                return Ok(());
+            }
+        }
+        self.wait_longer(bell, probe, activity, deadline, &mut ready)
+    }
+
+    #[cold]
+    fn wait_longer(
+        &mut self,
+        bell: &Bell,
+        probe: &impl Probe,
+        activity: Activity,
+        deadline: Option<Instant>,
+        ready: &mut impl FnMut() -> bool,
+    ) -> Result<(), WaitError> {
+        let start = Instant::now();
+        if self.spin(start, probe, deadline, ready) {
+            self.stats.spun += 1;
+            self.budget = (self.budget * 2).min(SPIN_MAX);
+            return Ok(());
+        }
+        self.stats.parked += 1;
+        let outcome = self.park_until(bell, probe, activity, deadline, ready);
+        let hasty = outcome.is_ok() && start.elapsed() < PARK_WAS_HASTY;
+        self.budget = if hasty {
+            (self.budget * 2).min(SPIN_MAX)
+        } else {
+            (self.budget / 2).max(SPIN_MIN)
+        };
+        outcome
+    }
+
+    /// The second part of a spin, with pauses and an eye on the clock. True when `ready`.
+    fn spin(
+        &self,
+        start: Instant,
+        probe: &impl Probe,
+        deadline: Option<Instant>,
+        ready: &mut impl FnMut() -> bool,
+    ) -> bool {
+        if cfg!(loom) || self.cores == Cores::One {
+            return false;
+        }
+        let end = deadline.map_or(start + self.budget, |d| d.min(start + self.budget));
+        while Instant::now() < end && probe.alive() {
+            for _ in 0..LOOKS_PER_CLOCK {
+                if ready() {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        false
+    }
+
+    fn park_until(
+        &mut self,
+        bell: &Bell,
+        probe: &impl Probe,
+        activity: Activity,
+        deadline: Option<Instant>,
+        ready: &mut impl FnMut() -> bool,
+    ) -> Result<(), WaitError> {
+        loop {
+            bell.prepare();
+            if ready() {
+                return Ok(());
+            }
+            let slept = park(bell, probe, activity, deadline);
+            if slept == Slept::TimedOut {
+                self.stats.timed_out += 1;
+            }
+            if ready() {
+                return Ok(());
+            }
+            if slept == Slept::PeerDied {
+                // What the peer published before it died counts: one look after knowing of its death.
+                return if ready() {
+                    Ok(())
+                } else {
+                    Err(WaitError::PeerDied)
+                };
+            }
+            if deadline.is_some_and(|d| Instant::now() >= d) {
+                return Err(WaitError::Deadline);
+            }
+        }
+    }
+}
+
+/// How one sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slept {
+    LookAgain,
+    PeerDied,
+    TimedOut,
+}
+
+/// One sleep on a prepared bell, with the probe asked before and after.
+pub(crate) fn park(
+    bell: &Bell,
+    probe: &impl Probe,
+    activity: Activity,
+    deadline: Option<Instant>,
+) -> Slept {
+    let mut deaths = DeathWords::default();
+    probe.death_words(&mut deaths);
+    if !probe.alive() || deaths.any_dead() {
+        return Slept::PeerDied;
+    }
+    let bounded = deaths.words.is_empty() || deaths.incomplete;
+    let period = if bounded { activity.period() } else { NET };
+    let left = deadline.map_or(period, |d| {
+        d.saturating_duration_since(Instant::now()).min(period)
+    });
+    let woken = bell.sleep(&deaths.words, Some(left), activity.period());
+    match woken {
+        _ if !probe.alive() || deaths.any_dead() => Slept::PeerDied,
+        futex::Woken::TimedOut => Slept::TimedOut,
+        futex::Woken::LookAgain => Slept::LookAgain,
+    }
+}

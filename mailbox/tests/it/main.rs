@@ -1,0 +1,3 @@
+//! What the mailbox promises, one behaviour per module, through the public API.
+
+mod exchange;
