@@ -1,1 +1,94 @@
-//! Processes that start whole and die whole: fork, parent liveness, groups, reaping, descendants, dumps.
+//! Processes that start whole and die whole: fork, parent liveness, groups, reaping, descendants.
+//!
+//! A parent forks children that run a function each; children fork children of their own. Whatever
+//! dies first, however it dies, nothing of the tree below it stays, and the parent of what died
+//! knows exactly how.
+//!
+//! ```no_run
+//! use std::time::{Duration, Instant};
+//! use procfork::{Children, ForkOptions, fork};
+//!
+//! # fn step() -> bool { true }
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let mut children = Children::new()?;
+//!     for index in 0..4 {
+//!         let options = ForkOptions::new(format!("worker-{index}")).group(children.group());
+//!         children.push(fork(options, |context| {
+//!             while context.parent.is_alive() && step() {}
+//!         })?)?;
+//!     }
+//!     let deadline = Instant::now() + Duration::from_secs(5);
+//!     children.wait_all(deadline)?;
+//!     let closing = children.terminate(Duration::from_millis(200), deadline);
+//!     for child in &closing.ended {
+//!         eprintln!("{} {}", child.name, child.cause); // worker-0 exited with code 0
+//!     }
+//!     assert!(closing.survivors.is_empty());
+//!     Ok(())
+//! }
+//! ```
+//!
+//! ```text
+//!  root               not in the tree's group; its death word is watched by all below it
+//!  ├─ child ────────┐
+//!  │  └─ grandchild │ one process group: any member may kill it whole once the root is dead
+//!  └─ child ────────┘
+//! ```
+//!
+//! # Guarantees
+//!
+//! - A fork happens only where it is safe: in a process of one thread. Elsewhere it is refused, and
+//!   the threads are named.
+//! - A child never returns into its parent's frames and runs none of its exit handlers,
+//!   destructors or buffers. It has the descriptors that it was given, default signal
+//!   dispositions, an empty signal mask, and a name.
+//! - A child learns of its parent's death by memory, by signal and by question; see [`ParentWatch`]
+//!   for each layer and what it costs.
+//! - How a child ended is known exactly and never changes. Only what this process made is ever
+//!   signalled: by pidfd, or by a group that an unreaped child proves.
+//!
+//! # What it refuses
+//!
+//! It never forks a process with threads, never waits without a deadline, never reaps a child that
+//! it did not make, and never signals a bare number.
+#![deny(unsafe_code)]
+
+mod birth;
+mod cause;
+mod child;
+mod children;
+mod context;
+mod death_word;
+mod descendants;
+mod ending;
+mod escalation;
+mod fork;
+mod lifeline;
+mod options;
+mod orphans;
+mod pid;
+mod proc;
+mod signal;
+mod sync;
+mod sys;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod threads;
+mod watch;
+
+pub use cause::{ExitCause, exit_code};
+pub use child::{Child, ChildError, ChildStatus};
+pub use children::{Children, Closing, Ended, Survivor};
+pub use context::ChildContext;
+pub use death_word::{Armed, DeathWord};
+pub use descendants::descendants;
+pub use ending::Ending;
+pub use escalation::{Stage, Termination};
+pub use fork::{ForkError, fork};
+pub use options::{ForkOptions, Group, Stream};
+pub use orphans::adopt_orphans;
+pub use pid::Pid;
+pub use proc::{ProcessInfo, ProcessState};
+pub use signal::Signal;
+pub use threads::ThreadName;
+pub use watch::{ParentWatch, Parked, Rearmed};

@@ -1,0 +1,70 @@
+//! Descriptors: closing all but a few.
+#![expect(unsafe_code, reason = "system calls; see the Safety section of `sys`")]
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use super::checked;
+
+/// Closes every descriptor from 3 upwards that is not listed.
+///
+/// `close_range(2)` over the gaps; where the kernel lacks it (before 5.9), one by one from
+/// `/proc/self/fd`. For the child's side of a fork only: owners of the closed descriptors that
+/// were copied with the memory must never run.
+pub(crate) fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
+    let mut keep: Vec<u32> = keep
+        .iter()
+        .filter_map(|&fd| u32::try_from(fd).ok())
+        .collect();
+    keep.sort_unstable();
+    match close_gaps(&keep) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => close_listed(&keep),
+        other => other,
+    }
+}
+
+/// `dup2`: puts the given descriptors in place of 0, 1 and 2. The originals stay open.
+pub(crate) fn replace_streams(streams: &[Option<OwnedFd>; 3]) -> io::Result<()> {
+    for (target, fd) in (0..).zip(streams) {
+        if let Some(fd) = fd {
+            // SAFETY: fd is open; 0, 1 and 2 have no owner in Rust.
+            checked(unsafe { libc::dup2(fd.as_raw_fd(), target) })?;
+        }
+    }
+    Ok(())
+}
+
+/// `fcntl(F_SETFD, FD_CLOEXEC)`: a program that this process executes will not have it.
+pub(crate) fn set_close_on_exec(fd: RawFd) -> io::Result<()> {
+    // SAFETY: plain numbers; a wrong descriptor is EBADF.
+    checked(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) }).map(drop)
+}
+
+fn close_gaps(keep: &[u32]) -> io::Result<()> {
+    let mut first = 3;
+    for &fd in keep.iter().filter(|&&fd| fd >= 3) {
+        if first < fd {
+            close_range(first, fd - 1)?;
+        }
+        first = first.max(fd + 1);
+    }
+    close_range(first, u32::MAX)
+}
+
+fn close_range(first: u32, last: u32) -> io::Result<()> {
+    // SAFETY: plain numbers. Closing descriptors that Rust values own is what the function is for:
+    // the caller is a fresh child in which those values never run.
+    checked(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) }).map(drop)
+}
+
+fn close_listed(keep: &[u32]) -> io::Result<()> {
+    let listed: Vec<u32> = std::fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|fd| *fd >= 3 && !keep.contains(fd))
+        .collect();
+    for fd in listed {
+        // SAFETY: a plain number; EBADF for the directory handle itself, closed by now, is fine.
+        unsafe { libc::close(fd.cast_signed()) };
+    }
+    Ok(())
+}
