@@ -7,7 +7,9 @@ use clap::ValueEnum;
 use crate::{
     cargo::{self, Program},
     changed::{Scope, scope_since},
+    delegate::VECTOR_ADD,
     error::{Error, Verdict},
+    loom,
     report::Report,
     step::Step,
     suite::{self, Crates},
@@ -16,13 +18,14 @@ use crate::{
 
 /// Run every check that CI runs, and report all failures.
 ///
-/// Each check is a step with a time limit of its own; a hung step is ended, named, and the rest still
-/// runs. The output of a failing step is printed whole. What this machine cannot run is reported as skipped,
-/// with the reason. The last line counts the steps.
+/// Each check is a step with a time limit of its own; a hung step is ended, named, and the rest
+/// still runs. The output of a failing step is printed whole. What this machine cannot run is
+/// reported as skipped, with the reason. The last line counts the steps.
 ///
 /// Everything is built once in the development profile and used by tests, doc tests and examples;
 /// clippy and rustdoc share the metadata of the dependencies.
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// Run only these stages (comma-separated), in the usual order.
     #[arg(long, value_delimiter = ',', value_name = "STAGE")]
@@ -49,6 +52,8 @@ enum Stage {
     Rustdoc,
     /// All examples run.
     Examples,
+    /// The models of the small protocols hold in every interleaving.
+    Loom,
     /// The README's example runs when built with optimizations.
     Release,
 }
@@ -108,6 +113,7 @@ impl Run<'_> {
             }
             Stage::Rustdoc => self.rustdoc(),
             Stage::Examples => self.examples(),
+            Stage::Loom => self.loom(),
             Stage::Release => self.release(),
         }
     }
@@ -165,15 +171,18 @@ impl Run<'_> {
         self.report.run(step);
     }
 
+    fn loom(&mut self) {
+        for name in loom::modelled(self.workspace) {
+            if self.crates.contains(&name) {
+                loom::models(&mut self.report, self.workspace, &name);
+            }
+        }
+    }
+
     /// The first command of the README.
     fn release(&mut self) {
         let name = "release facade/vector_add";
-        let wanted = cargo_metadata::TargetKind::Example;
-        let exists = self
-            .workspace
-            .member("facade")
-            .is_ok_and(|facade| crate::workspace::target(facade, &wanted, "vector_add").is_some());
-        if !exists {
+        if !VECTOR_ADD.exists(self.workspace) {
             return self
                 .report
                 .skip(name, "facade has no example `vector_add` yet");
@@ -183,13 +192,11 @@ impl Run<'_> {
                 .report
                 .skip(name, "facade is not affected by the change");
         }
-        let args = [
-            "run",
-            "--release",
-            "--package=facade",
-            "--example=vector_add",
-        ];
-        self.report
-            .run(cargo::step(self.workspace, name, 900, args));
+        self.report.run(cargo::step(
+            self.workspace,
+            name,
+            900,
+            VECTOR_ADD.cargo_run(),
+        ));
     }
 }

@@ -36,6 +36,30 @@ pub(crate) enum Error {
         /// What would have matched.
         known: Vec<String>,
     },
+    /// A program that a task consists of does not exist yet.
+    #[error("run `{name}`: the crate `{package}` has no such program yet")]
+    NotBuiltYet {
+        /// The crate that would have it.
+        package: &'static str,
+        /// The name of the program.
+        name: &'static str,
+    },
+    /// The table of bench programs in a manifest is not as `docs/benches.md` describes it.
+    #[error("read `[package.metadata.bench]` of `{package}`; see docs/benches.md")]
+    BenchTable {
+        /// The crate.
+        package: String,
+        /// What does not fit.
+        source: serde_json::Error,
+    },
+    /// A program could not be started.
+    #[error("start {program}")]
+    Start {
+        /// The command line.
+        program: String,
+        /// The reason of the system.
+        source: io::Error,
+    },
     /// A file or directory could not be read or written.
     #[error("{action} {}", path.display())]
     File {

@@ -1,7 +1,7 @@
 //! `cargo xtask ...`: everything a developer or CI runs.
 //!
-//! This file parses and dispatches; each task is a file of its own. xtask drives cargo and uses none
-//! of the workspace's crates, so that it works while they do not compile.
+//! This file parses and dispatches; each task is a file of its own. xtask drives cargo and uses
+//! none of the workspace's crates, so that it works while they do not compile.
 
 #![deny(unsafe_code)]
 #![expect(
@@ -16,19 +16,27 @@ mod stamp;
 mod cargo;
 mod libtest;
 mod processes;
+mod progress;
 mod report;
 mod step;
 mod table;
 mod workspace;
 
+mod bench;
+mod build;
 mod changed;
 mod ci;
-#[cfg(test)]
-mod fixture;
+mod delegate;
+mod doctor;
+mod fuzz;
+mod loom;
 mod suite;
 mod test;
 mod tidy;
 mod unsafe_report;
+
+#[cfg(test)]
+mod fixture;
 
 use std::{error::Error as _, process::ExitCode};
 
@@ -41,10 +49,10 @@ use crate::{
 
 /// Everything a developer or CI runs, one task per subcommand.
 ///
-/// Exit code 0: all that was asked for holds. 1: something does not, and was printed. 2: the task could not be
-/// carried out (an unknown name, a missing program); the message says what to do.
+/// Exit code 0: all that was asked for holds. 1: something does not, and was printed. 2: the task
+/// could not be carried out (an unknown name, a missing program); the message says what to do.
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", verbatim_doc_comment)]
 struct Cli {
     #[command(subcommand)]
     task: Task,
@@ -55,6 +63,14 @@ enum Task {
     Ci(ci::Args),
     Test(test::Args),
     Tidy(tidy::Args),
+    Loom(loom::Args),
+    Fuzz(fuzz::Args),
+    Chaos(delegate::ChaosArgs),
+    SimTest(delegate::SimTestArgs),
+    Scene(delegate::SceneArgs),
+    Bench(bench::Args),
+    Build(build::Args),
+    Doctor(doctor::Args),
     UnsafeReport(unsafe_report::Args),
 }
 
@@ -75,6 +91,14 @@ fn run(cli: &Cli) -> Result<Verdict, Error> {
         Task::Ci(args) => args.run(&workspace),
         Task::Test(args) => args.run(&workspace),
         Task::Tidy(args) => args.run(&workspace),
+        Task::Loom(args) => args.run(&workspace),
+        Task::Fuzz(args) => args.run(&workspace),
+        Task::Chaos(args) => args.run(&workspace),
+        Task::SimTest(args) => args.run(&workspace),
+        Task::Scene(args) => args.run(&workspace),
+        Task::Bench(args) => args.run(&workspace),
+        Task::Build(args) => args.run(&workspace),
+        Task::Doctor(args) => args.run(&workspace),
         Task::UnsafeReport(args) => args.run(&workspace),
     }
 }

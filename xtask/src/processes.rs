@@ -1,9 +1,9 @@
 //! The processes below this one: who is there, and ending the ones a step left behind.
 //!
 //! xtask makes itself the *subreaper* of what it starts: a process whose parent has died becomes a
-//! child of xtask instead of vanishing to pid 1. So when a step has ended, whatever is still a child
-//! of xtask was left behind by it. Only own children are ever signalled, and an own child's pid
-//! cannot be handed out again before xtask has reaped it.
+//! child of xtask instead of vanishing to pid 1. So when a step has ended, whatever is still a
+//! child of xtask was left behind by it. Only own children are ever signalled, and an own child's
+//! pid cannot be handed out again before xtask has reaped it.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,8 @@ use nix::{
 
 /// Orphans of steps become children of this process from now on.
 ///
-/// Answers whether leftovers can be found here: the kernel must list children (`CONFIG_PROC_CHILDREN`).
+/// Answers whether leftovers can be found here: the kernel must list children
+/// (`CONFIG_PROC_CHILDREN`).
 pub(crate) fn adopt_orphans() -> bool {
     nix::sys::prctl::set_child_subreaper(true).is_ok() && Path::new("/proc/self/task").is_dir() && {
         let own = std::process::id();

@@ -4,23 +4,18 @@
 //! for how long; the output of a failing step follows it there, whole. The table and the closing
 //! count go to standard output.
 
-use std::{
-    io::{IsTerminal, stderr},
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use crate::{
     error::Verdict,
     processes,
+    progress::{self, say},
     step::{End, Ran, Step},
     table::{self, Align},
 };
 
 /// How long a process may outlive the step that started it, before it counts as left behind.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
-
-/// How often a step that is still running says so where no terminal redraws its line.
-const HEARTBEAT: Duration = Duration::from_secs(30);
 
 /// A row of the table.
 #[derive(Debug)]
@@ -96,9 +91,7 @@ impl Report {
         judge: impl FnOnce(&Ran) -> Judged,
     ) -> Option<String> {
         let name = step.name.clone();
-        let mut line = ProgressLine::new(&name);
-        let ran = step.run(|elapsed| line.tick(elapsed));
-        line.clear();
+        let ran = progress::run(step);
         let judged = self.leftovers().unwrap_or_else(|| match &ran.end {
             End::Exited(_) => judge(&ran),
             End::Hung(running) => hung(&ran, running),
@@ -110,6 +103,13 @@ impl Report {
             print_output(&ran);
         }
         held.then_some(ran.stdout)
+    }
+
+    /// Runs a step that only prepares another one: it is in the table only if it fails.
+    pub(crate) fn run_quietly(&mut self, step: Step) -> Option<String> {
+        let stdout = self.run(step)?;
+        self.rows.pop();
+        Some(stdout)
     }
 
     /// Records that a step cannot be run here, and why.
@@ -161,10 +161,10 @@ impl Report {
 
     /// Prints the table and the closing line to standard output.
     ///
-    /// No step at all is a failure: whoever asked for a report asked for something.
+    /// No step that held is a failure too: whoever asked for a report asked for something.
     pub(crate) fn finish(self) -> Verdict {
         print!("\n{}\n{}\n", self.table(), self.closing_line());
-        Verdict::of(self.count(Outcome::Failed) == 0 && !self.rows.is_empty())
+        Verdict::of(self.count(Outcome::Failed) == 0 && self.count(Outcome::Passed) > 0)
     }
 
     fn table(&self) -> String {
@@ -236,50 +236,6 @@ fn print_output(ran: &Ran) {
         }
     }
     say("---- end ----\n");
-}
-
-/// Writes to standard error, which a test captures.
-fn say(text: &str) {
-    eprint!("{text}");
-}
-
-/// The line that says which step runs, and for how long.
-struct ProgressLine<'a> {
-    name: &'a str,
-    redraws: bool,
-    next: Instant,
-}
-
-impl<'a> ProgressLine<'a> {
-    fn new(name: &'a str) -> Self {
-        let redraws = stderr().is_terminal();
-        let first = if redraws { Duration::ZERO } else { HEARTBEAT };
-        Self {
-            name,
-            redraws,
-            next: Instant::now() + first,
-        }
-    }
-
-    fn tick(&mut self, elapsed: Duration) {
-        if Instant::now() < self.next {
-            return;
-        }
-        let (name, seconds) = (self.name, elapsed.as_secs());
-        if self.redraws {
-            self.next += Duration::from_secs(1);
-            say(&format!("\r\x1b[K...     {seconds:6} s  {name}"));
-        } else {
-            self.next += HEARTBEAT;
-            say(&format!("...     {seconds:6} s  {name}\n"));
-        }
-    }
-
-    fn clear(&self) {
-        if self.redraws {
-            say("\r\x1b[K");
-        }
-    }
 }
 
 #[cfg(test)]

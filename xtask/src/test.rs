@@ -9,10 +9,11 @@ use crate::{
 
 /// Run the tests and doc tests of the named crates (default: all).
 ///
-/// The same steps as in `ci`, with the same limits and the same table: a hung test program is named and
-/// ended, a test that skipped itself is listed with its reason. A name that matches nothing is an error, and
-/// so is a filter that no test matches.
+/// The same steps as in `ci`, with the same limits and the same table: a hung test program is named
+/// and ended, a test that skipped itself is listed with its reason. A name that matches nothing is
+/// an error, and so is a filter that no test matches.
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// Crates to test.
     #[arg(value_name = "NAME")]

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the rules of this repository that no compiler knows.
 //!
-//! Each rule is a name, a reason and a function from the [`Tree`] to findings. The functions read; they
-//! never change a file. [`RULES`] is the whole list; `cargo test -p xtask` runs it too.
+//! Each rule is a name, a reason and a function from the [`Tree`] to findings. The functions read;
+//! they never change a file. [`RULES`] is the whole list; `cargo test -p xtask` runs it too.
 
 mod arrows;
 mod docs;
@@ -28,10 +28,11 @@ pub(crate) use self::{
 
 /// Check the rules of this repository that no compiler knows.
 ///
-/// Module docs, safety comments, which crate may depend on which, snippets in READMEs, manifests, prints in
-/// libraries, leftover marks and spaces. Every finding says where, which rule, and why the rule is there.
-/// `--list` prints the rules.
+/// Module docs, safety comments, which crate may depend on which, snippets in READMEs, manifests,
+/// prints in libraries, leftover marks and spaces. Every finding says where, which rule, and why
+/// the rule is there. `--list` prints the rules.
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// Print the rules with their reasons, check nothing.
     #[arg(long)]

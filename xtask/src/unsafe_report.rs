@@ -1,4 +1,5 @@
-//! `cargo xtask unsafe-report`: how much unsafe code there is, and how much of it says why it holds.
+//! `cargo xtask unsafe-report`: how much unsafe code there is, and how much of it says why it
+//! holds.
 
 use std::ops::AddAssign;
 
@@ -11,9 +12,11 @@ use crate::{
 
 /// Count the unsafe code of each crate, and the safety comments beside it.
 ///
-/// `blocks` are unsafe blocks, impls and extern blocks: each claims that something holds. `contracts` are unsafe
-/// functions and traits: each demands it of others. `explained` counts those of both that say why, or what.
+/// `blocks` are unsafe blocks, impls and extern blocks: each claims that something holds.
+/// `contracts` are unsafe functions and traits: each demands it of others. `explained` counts those
+/// of both that say why, or what.
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Args {}
 
 impl Args {

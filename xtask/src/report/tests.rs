@@ -42,8 +42,11 @@ fn a_hung_step_is_named_and_the_rest_is_still_reported() {
 }
 
 #[test]
-fn no_step_at_all_is_a_failure() {
+fn a_report_in_which_nothing_held_is_a_failure() {
     assert_eq!(Report::default().finish(), Verdict::Failed);
+    let mut report = Report::default();
+    report.skip("only", "needs a chip");
+    assert_eq!(report.finish(), Verdict::Failed);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Code in documents equals the source it was taken from.
 //!
-//! A comment `<!-- snippet: PATH -->`, or `<!-- snippet: PATH#REGION -->`, right before a fenced block of a Markdown
-//! file ties the block to the file at PATH (relative to the root), or to the lines between `// region: REGION` and
-//! `// endregion` in it. Blank lines at the ends, the common indentation and markers of inner regions do not count.
+//! A comment `<!-- snippet: PATH -->`, or `<!-- snippet: PATH#REGION -->`, right before a fenced
+//! block of a Markdown file ties the block to the file at PATH (relative to the root), or to the
+//! lines between `// region: REGION` and `// endregion` in it. Blank lines at the ends, the common
+//! indentation and markers of inner regions do not count.
 
 use super::{File, Finding, Rule, Tree};
 

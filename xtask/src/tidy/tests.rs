@@ -1,4 +1,5 @@
-//! All rules together: a good tree passes all of them, and each rule fails on a tree that breaks it.
+//! All rules together: a good tree passes all of them, and each rule fails on a tree that breaks
+//! it.
 
 use super::{Finding, RULES, Rule, Tree, check};
 use crate::fixture::Fixture;
