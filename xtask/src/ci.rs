@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: everything that must hold before a change lands.
 
-use std::process::Command;
+use std::{process::Command, time::Duration};
 
 use clap::ValueEnum;
 
@@ -33,6 +33,9 @@ pub(crate) struct Args {
     /// Run only what a change since this revision can affect; anything unclear runs everything.
     #[arg(long, value_name = "REV")]
     changed_since: Option<String>,
+    /// End every step after this many seconds, if its own limit is longer.
+    #[arg(long, value_name = "SECONDS")]
+    limit_s: Option<u64>,
 }
 
 /// A stage of `ci`, in the order in which they run: what fails fast comes first.
@@ -73,7 +76,7 @@ impl Args {
         let mut run = Run {
             workspace,
             crates: scope.crates,
-            report: Report::with_sweep(),
+            report: Report::with_sweep().limited_to(self.limit_s.map(Duration::from_secs)),
             programs: None,
         };
         for &stage in Stage::value_variants() {

@@ -1,4 +1,4 @@
-//! Small workspaces on disk, for tests.
+//! Small workspaces on disk, for tests of functions and of the program alike.
 
 use std::{
     fs,
@@ -7,8 +7,6 @@ use std::{
 };
 
 use tempfile::TempDir;
-
-use crate::workspace::Workspace;
 
 /// A workspace in a temporary directory that keeps all rules; tests then break one.
 #[derive(Debug)]
@@ -73,18 +71,8 @@ impl Fixture {
         self.write(path, &(old + text));
     }
 
-    /// Removes a file.
-    pub(crate) fn remove(&mut self, path: &str) {
-        fs::remove_file(self.absolute(path)).expect("remove");
-    }
-
     fn absolute(&self, path: &str) -> PathBuf {
         self.dir.path().join(path)
-    }
-
-    /// The workspace as cargo describes it now.
-    pub(crate) fn workspace(&self) -> Workspace {
-        Workspace::at(self.path()).expect("cargo can read the fixture")
     }
 
     /// Runs git in it.

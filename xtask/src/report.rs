@@ -63,6 +63,8 @@ pub(crate) struct Report {
     rows: Vec<Row>,
     /// Whether children of this process after a step are that step's leftovers.
     sweeps: bool,
+    /// What no step's limit exceeds.
+    limit: Option<Duration>,
 }
 
 impl Report {
@@ -72,9 +74,14 @@ impl Report {
     /// would be taken for a leftover.
     pub(crate) fn with_sweep() -> Self {
         Self {
-            rows: Vec::new(),
             sweeps: processes::adopt_orphans(),
+            ..Self::default()
         }
+    }
+
+    /// The same, with no step allowed to take longer than `limit`.
+    pub(crate) fn limited_to(self, limit: Option<Duration>) -> Self {
+        Self { limit, ..self }
     }
 
     /// Runs `step`; exit code 0 means that it holds. Returns its standard output if it held.
@@ -87,10 +94,11 @@ impl Report {
     /// Not asked about a step that hung, never started, or left processes behind: it failed.
     pub(crate) fn run_judged(
         &mut self,
-        step: Step,
+        mut step: Step,
         judge: impl FnOnce(&Ran) -> Judged,
     ) -> Option<String> {
         let name = step.name.clone();
+        step.limit = self.limit.map_or(step.limit, |limit| limit.min(step.limit));
         let ran = progress::run(step);
         let judged = self.leftovers().unwrap_or_else(|| match &ran.end {
             End::Exited(_) => judge(&ran),

@@ -20,12 +20,6 @@ impl Workspace {
         Ok(workspace)
     }
 
-    /// The workspace whose root manifest lies in `root`.
-    #[cfg(test)]
-    pub(crate) fn at(root: &Path) -> Result<Self, Error> {
-        Self::load(MetadataCommand::new().manifest_path(root.join("Cargo.toml")))
-    }
-
     fn load(command: &MetadataCommand) -> Result<Self, Error> {
         Ok(Self {
             metadata: command.clone().no_deps().exec()?,
@@ -108,4 +102,14 @@ pub(crate) fn target<'a>(
         .targets
         .iter()
         .find(|target| target.name == name && target.kind.contains(kind))
+}
+
+#[cfg(test)]
+impl crate::fixture::Fixture {
+    /// The workspace as cargo describes it now.
+    pub(crate) fn workspace(&self) -> Workspace {
+        let manifest = self.path().join("Cargo.toml");
+        Workspace::load(MetadataCommand::new().manifest_path(manifest))
+            .expect("cargo can read the fixture")
+    }
 }
