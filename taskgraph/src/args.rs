@@ -1,0 +1,326 @@
+//! What a task is given: tensors with tags, scalars, and optional names.
+//!
+//! A [`TaskArgs`] that exists is consistent: names are unique, nothing read-only is written, and no
+//! two arguments write the same byte. The checks run when an argument is added, so that submitting
+//! the same arguments a thousand times checks them once.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use crate::buffer::BufferId;
+use crate::tensor::Tensor;
+use crate::view::View;
+
+/// What a task does to a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tag {
+    /// Reads it.
+    Input,
+    /// Overwrites all of it without reading; the runtime may provide the backing.
+    Output,
+    /// Reads and writes it.
+    InOut,
+    /// Overwrites all of it without reading, in a backing that exists.
+    OutputExisting,
+    /// Touches it in a way that the graph shall not order.
+    NoDep,
+}
+
+impl Tag {
+    /// Whether the task writes the tensor, as far as the graph is told.
+    pub const fn writes(self) -> bool {
+        matches!(self, Tag::Output | Tag::InOut | Tag::OutputExisting)
+    }
+
+    /// Whether the task reads the tensor, as far as the graph is told.
+    pub const fn reads(self) -> bool {
+        matches!(self, Tag::Input | Tag::InOut)
+    }
+}
+
+/// One tensor argument as inference sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// The bytes of it.
+    pub view: View,
+    /// What is done to them.
+    pub tag: Tag,
+}
+
+impl Access {
+    /// The access that a task makes to `tensor` under `tag`.
+    pub fn new(tensor: &Tensor, tag: Tag) -> Access {
+        Access {
+            buffer: tensor.buffer(),
+            view: tensor.view(),
+            tag,
+        }
+    }
+
+    fn writes_over(&self, other: &Access) -> bool {
+        self.tag.writes()
+            && other.tag.writes()
+            && self.buffer == other.buffer
+            && self.view.overlaps(&other.view)
+    }
+}
+
+/// A plain value handed to a task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Scalar {
+    /// A 64-bit unsigned integer.
+    U64(u64),
+    /// A 64-bit signed integer.
+    I64(i64),
+    /// A 32-bit unsigned integer.
+    U32(u32),
+    /// A 32-bit signed integer.
+    I32(i32),
+    /// A double.
+    F64(f64),
+    /// A float.
+    F32(f32),
+    /// A truth value.
+    Bool(bool),
+}
+
+impl Scalar {
+    /// The wire code of the type: 1 to 7 in the order of the variants.
+    pub const fn code(self) -> u32 {
+        match self {
+            Scalar::U64(_) => 1,
+            Scalar::I64(_) => 2,
+            Scalar::U32(_) => 3,
+            Scalar::I32(_) => 4,
+            Scalar::F64(_) => 5,
+            Scalar::F32(_) => 6,
+            Scalar::Bool(_) => 7,
+        }
+    }
+
+    /// The value in 64 bits; smaller types stand in the low bits, the rest is zero.
+    pub const fn bits(self) -> u64 {
+        match self {
+            Scalar::U64(v) => v,
+            Scalar::I64(v) => v as u64,
+            Scalar::U32(v) => v as u64,
+            Scalar::I32(v) => v as u32 as u64,
+            Scalar::F64(v) => v.to_bits(),
+            Scalar::F32(v) => v.to_bits() as u64,
+            Scalar::Bool(v) => v as u64,
+        }
+    }
+
+    /// The scalar with this code and these bits, or `None` when no value is written that way.
+    pub fn from_wire(code: u32, bits: u64) -> Option<Scalar> {
+        let narrow = u32::try_from(bits);
+        Some(match code {
+            1 => Scalar::U64(bits),
+            2 => Scalar::I64(bits as i64),
+            3 => Scalar::U32(narrow.ok()?),
+            4 => Scalar::I32(narrow.ok()? as i32),
+            5 => Scalar::F64(f64::from_bits(bits)),
+            6 => Scalar::F32(f32::from_bits(narrow.ok()?)),
+            7 if bits <= 1 => Scalar::Bool(bits == 1),
+            _ => return None,
+        })
+    }
+}
+
+macro_rules! scalars {
+    ($($rust:ty => $variant:ident),* $(,)?) => {
+        $(impl From<$rust> for Scalar {
+            fn from(value: $rust) -> Scalar { Scalar::$variant(value) }
+        })*
+    };
+}
+
+scalars! { u64 => U64, i64 => I64, u32 => U32, i32 => I32, f64 => F64, f32 => F32, bool => Bool }
+
+/// A name of an argument; a literal costs nothing.
+pub type Name = Cow<'static, str>;
+
+/// One tensor argument.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TensorArg {
+    /// The view.
+    pub tensor: Tensor,
+    /// What the task does to it.
+    pub tag: Tag,
+    /// What the kernel calls it.
+    pub name: Option<Name>,
+}
+
+/// One scalar argument.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScalarArg {
+    /// The value.
+    pub value: Scalar,
+    /// What the kernel calls it.
+    pub name: Option<Name>,
+}
+
+/// Why an argument was refused. The arguments are as they were before.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArgsError {
+    /// Two arguments have one name.
+    #[error("two arguments are named `{name}`")]
+    DuplicateName {
+        /// The name.
+        name: Name,
+    },
+    /// The buffer cannot be written.
+    #[error("argument {index} writes {buffer}, which is read only; tag it as input")]
+    ReadOnly {
+        /// Position among the tensor arguments.
+        index: usize,
+        /// The buffer.
+        buffer: BufferId,
+    },
+    /// Two arguments of one task write the same bytes, in no order.
+    #[error("arguments {first} and {second} write overlapping bytes of {buffer}")]
+    OverlappingWrites {
+        /// Position of the earlier tensor argument.
+        first: usize,
+        /// Position of the later tensor argument.
+        second: usize,
+        /// The buffer.
+        buffer: BufferId,
+    },
+}
+
+/// The arguments of one task, checked as they are added.
+///
+/// ```
+/// use taskgraph::{BufferId, BufferKind, DType, Tag, TaskArgs, Tensor};
+///
+/// let buffer = BufferId::new(1, 7, 0, BufferKind::Shared);
+/// let x = Tensor::contiguous(buffer, DType::F32, &[16, 16], 1024)?;
+/// let mut args = TaskArgs::new();
+/// args.tensor(x.slice(1, 0..4)?, Tag::Output)?; // two disjoint tiles of one buffer
+/// args.tensor(x.slice(1, 8..12)?, Tag::Output)?;
+/// args.scalar(3.0f32);
+/// assert!(args.tensor(x.slice(1, 3..5)?, Tag::Output).is_err()); // meets the first one
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TaskArgs {
+    tensors: SmallVec<[TensorArg; 3]>,
+    accesses: SmallVec<[Access; 3]>,
+    scalars: SmallVec<[ScalarArg; 4]>,
+}
+
+impl TaskArgs {
+    /// No arguments.
+    pub fn new() -> TaskArgs {
+        TaskArgs::default()
+    }
+
+    /// Adds a tensor.
+    ///
+    /// # Errors
+    /// When it writes a read-only buffer, or bytes that another argument writes.
+    pub fn tensor(&mut self, tensor: Tensor, tag: Tag) -> Result<&mut TaskArgs, ArgsError> {
+        self.add_tensor(tensor, tag, None)
+    }
+
+    /// Adds a tensor under a name.
+    ///
+    /// # Errors
+    /// As [`tensor`](TaskArgs::tensor), and when the name is taken.
+    pub fn named_tensor(
+        &mut self,
+        name: impl Into<Name>,
+        tensor: Tensor,
+        tag: Tag,
+    ) -> Result<&mut TaskArgs, ArgsError> {
+        let name = self.free_name(name.into())?;
+        self.add_tensor(tensor, tag, Some(name))
+    }
+
+    /// Adds a scalar.
+    pub fn scalar(&mut self, value: impl Into<Scalar>) -> &mut TaskArgs {
+        self.scalars.push(ScalarArg {
+            value: value.into(),
+            name: None,
+        });
+        self
+    }
+
+    /// Adds a scalar under a name.
+    ///
+    /// # Errors
+    /// When the name is taken.
+    pub fn named_scalar(
+        &mut self,
+        name: impl Into<Name>,
+        value: impl Into<Scalar>,
+    ) -> Result<&mut TaskArgs, ArgsError> {
+        let name = Some(self.free_name(name.into())?);
+        self.scalars.push(ScalarArg {
+            value: value.into(),
+            name,
+        });
+        Ok(self)
+    }
+
+    /// The tensors, in the order they were added.
+    pub fn tensors(&self) -> &[TensorArg] {
+        &self.tensors
+    }
+
+    /// The scalars, in the order they were added.
+    pub fn scalars(&self) -> &[ScalarArg] {
+        &self.scalars
+    }
+
+    /// What inference sees: one access per tensor, in the order they were added.
+    pub fn accesses(&self) -> &[Access] {
+        &self.accesses
+    }
+
+    fn add_tensor(
+        &mut self,
+        tensor: Tensor,
+        tag: Tag,
+        name: Option<Name>,
+    ) -> Result<&mut TaskArgs, ArgsError> {
+        let (index, buffer) = (self.tensors.len(), tensor.buffer());
+        if tag.writes() && !buffer.kind.is_writable() {
+            return Err(ArgsError::ReadOnly { index, buffer });
+        }
+        let access = Access::new(&tensor, tag);
+        if let Some(first) = self
+            .accesses
+            .iter()
+            .position(|other| access.writes_over(other))
+        {
+            return Err(ArgsError::OverlappingWrites {
+                first,
+                second: index,
+                buffer,
+            });
+        }
+        self.tensors.push(TensorArg { tensor, tag, name });
+        self.accesses.push(access);
+        Ok(self)
+    }
+
+    fn free_name(&self, name: Name) -> Result<Name, ArgsError> {
+        let mut names = self.tensors.iter().map(|arg| &arg.name);
+        let mut scalar_names = self.scalars.iter().map(|arg| &arg.name);
+        let is_taken = |taken: &Option<Name>| taken.as_ref() == Some(&name);
+        if names.any(is_taken) || scalar_names.any(is_taken) {
+            return Err(ArgsError::DuplicateName { name });
+        }
+        Ok(name)
+    }
+}
+
+#[cfg(test)]
+mod tests;

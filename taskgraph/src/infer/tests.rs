@@ -1,0 +1,147 @@
+//! What a ledger finds and keeps, access by access.
+
+use super::*;
+use crate::args::Tag;
+use crate::buffer::BufferKind;
+use crate::dtype::DType;
+use crate::tensor::Tensor;
+
+/// A ledger with the chain of every task, task 0 first.
+#[derive(Default)]
+struct Tasks {
+    ledger: Ledger,
+    chains: Vec<u32>,
+}
+
+impl Tasks {
+    /// The tasks that a new one must follow.
+    fn task(&mut self, accesses: &[(Tensor, Tag)]) -> Vec<(u32, Why)> {
+        let task = self.chains.len() as u32;
+        let (mut chain, mut found) = (NONE, Vec::new());
+        for writes in [false, true] {
+            for (tensor, tag) in accesses.iter().filter(|(_, tag)| tag.writes() == writes) {
+                let access = Access::new(tensor, *tag);
+                self.ledger.access(task, &mut chain, &access, |other, why| {
+                    found.push((other, why));
+                });
+            }
+        }
+        self.chains.push(chain);
+        found.sort_by_key(|&(other, _)| other);
+        found
+    }
+
+    fn retire(&mut self, task: usize) {
+        self.ledger
+            .retire(std::mem::replace(&mut self.chains[task], NONE));
+    }
+}
+
+fn bytes(lo: u64, hi: u64) -> Tensor {
+    let buffer = BufferId::new(1, 1, 0, BufferKind::Shared);
+    let whole = Tensor::contiguous(buffer, DType::U8, &[1000], 1000).unwrap();
+    whole.slice(0, lo..hi).unwrap()
+}
+
+use Tag::{InOut, Input, NoDep, Output};
+use Why::{Data, Order};
+
+#[test]
+fn a_write_follows_the_readers_and_hides_what_was_before() {
+    let (mut tasks, x) = (Tasks::default(), bytes(0, 100));
+    assert_eq!(tasks.task(&[(x, InOut)]), []);
+    assert_eq!(tasks.task(&[(x, Input)]), [(0, Data)]);
+    assert_eq!(tasks.task(&[(x, Input)]), [(0, Data)]);
+    assert_eq!(
+        tasks.task(&[(x, InOut)]),
+        [(0, Data), (1, Order), (2, Order)]
+    );
+    assert_eq!(tasks.task(&[(x, Output)]), [(3, Order)]);
+    assert_eq!(tasks.task(&[(x, Input)]), [(4, Data)]);
+}
+
+#[test]
+fn a_partial_write_keeps_the_older_writer_for_the_rest() {
+    let mut tasks = Tasks::default();
+    tasks.task(&[(bytes(0, 100), Output)]);
+    assert_eq!(tasks.task(&[(bytes(40, 60), Output)]), [(0, Order)]);
+    assert_eq!(tasks.task(&[(bytes(0, 10), Input)]), [(0, Data)]);
+    assert_eq!(tasks.task(&[(bytes(45, 50), Input)]), [(1, Data)]);
+    assert_eq!(tasks.task(&[(bytes(60, 61), Input)]), [(0, Data)]);
+    assert_eq!(
+        tasks.task(&[(bytes(0, 100), Input)]),
+        [(0, Data), (0, Data), (1, Data)]
+    );
+}
+
+#[test]
+fn a_task_never_follows_itself() {
+    let (mut tasks, x) = (Tasks::default(), bytes(0, 100));
+    tasks.task(&[(x, Output)]);
+    assert_eq!(
+        tasks.task(&[(x, Output), (x, Input)]),
+        [(0, Data), (0, Order)]
+    );
+    assert_eq!(
+        tasks
+            .task(&[(bytes(0, 50), Output), (bytes(50, 100), InOut)])
+            .len(),
+        2
+    );
+}
+
+#[test]
+fn other_buffers_and_untracked_views_never_meet() {
+    let mut tasks = Tasks::default();
+    tasks.task(&[(bytes(0, 100), Output)]);
+    let other = BufferId::new(1, 1, 1, BufferKind::Shared);
+    let other = Tensor::contiguous(other, DType::U8, &[1000], 1000).unwrap();
+    assert_eq!(
+        tasks.task(&[(other, Input), (bytes(0, 9), NoDep), (bytes(5, 5), InOut)]),
+        []
+    );
+}
+
+#[test]
+fn a_retired_task_takes_its_own_records_only() {
+    let mut tasks = Tasks::default();
+    tasks.task(&[(bytes(0, 100), Output)]);
+    tasks.task(&[(bytes(0, 100), Input)]);
+    tasks.task(&[(bytes(20, 30), InOut)]);
+    tasks.retire(0);
+    assert_eq!(
+        tasks.task(&[(bytes(0, 100), Output)]),
+        [(1, Order), (1, Order), (2, Order)]
+    );
+    (1..4).for_each(|task| tasks.retire(task));
+    assert_eq!(tasks.ledger.n_records(), 0);
+    assert!(tasks.ledger.by_id.is_empty());
+    assert_eq!(tasks.ledger.free_buffers.len(), tasks.ledger.buffers.len());
+}
+
+#[test]
+fn a_failed_task_is_still_seen_by_readers_and_no_more_as_a_reader() {
+    let mut tasks = Tasks::default();
+    tasks.task(&[(bytes(0, 10), Input), (bytes(10, 20), Output)]);
+    tasks.chains[0] = tasks.ledger.retire_reads(tasks.chains[0]);
+    assert_eq!(tasks.task(&[(bytes(0, 10), Output)]), []);
+    assert_eq!(tasks.task(&[(bytes(0, 20), Input)]), [(0, Data), (1, Data)]);
+}
+
+#[test]
+fn strided_tiles_are_told_apart_and_taken_over_whole() {
+    let buffer = BufferId::new(1, 2, 0, BufferKind::Shared);
+    let x = Tensor::contiguous(buffer, DType::F32, &[16, 16], 1024).unwrap();
+    let columns = |a, b| x.slice(1, a..b).unwrap();
+    let mut tasks = Tasks::default();
+    assert_eq!(tasks.task(&[(columns(0, 4), Output)]), []);
+    assert_eq!(tasks.task(&[(columns(4, 8), Output)]), []);
+    assert_eq!(
+        tasks.task(&[(columns(0, 8), InOut)]),
+        [(0, Data), (1, Data)]
+    );
+    assert_eq!(tasks.task(&[(columns(2, 6), Input)]), [(2, Data)]);
+    assert_eq!(tasks.task(&[(x, Output)]), [(2, Order), (3, Order)]);
+    (0..5).for_each(|task| tasks.retire(task));
+    assert_eq!(tasks.ledger.free_views.len(), tasks.ledger.views.len());
+}

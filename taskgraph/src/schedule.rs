@@ -1,0 +1,405 @@
+//! The scheduler: a deterministic state machine over tasks, workers and runs.
+//!
+//! Events come in (a task is submitted, a dispatch was accepted or ended, a worker was lost, a run
+//! was cancelled), decisions come out: [`Scheduler::next_dispatch`] says what to send where, until it
+//! has nothing more to say, and [`Scheduler::next_effect`] says what has ended.
+//!
+//! ```text
+//! submit ──> edges ──> Pending ──(last predecessor ended)──> Ready
+//!                                                              │ run is active?  else its backlog
+//!                                                              v
+//!                       line of a worker │ shared line │ group lines
+//!                                                              │ next_dispatch
+//!                                                              v
+//! completed / worker_lost ──> ended ──> edges released ──> effects
+//! ```
+//!
+//! The laws, which `docs/design/scheduling.md` lists and the simulation checks after every event:
+//! a task is dispatched only after all that it follows has ended; it ends exactly once; a task that
+//! needs data of a failed one never runs; the tasks of a run start only when all earlier runs are
+//! over.
+
+mod arena;
+mod feed;
+mod groups;
+mod lines;
+mod list;
+mod runs;
+mod spec;
+mod submit;
+mod workers;
+
+use std::collections::VecDeque;
+
+pub use spec::{
+    Depth, Dispatch, Effect, EventError, Failure, Inference, Limits, Outcome, Placement,
+    RunOutcome, RunStatus, SubmitError, TaskEnd, TaskSpec, WORKERS_MAX, WorkerKind,
+};
+
+use arena::{Arena, Place};
+use groups::Groups;
+use lines::Lines;
+use runs::Runs;
+use workers::{InFlight, WorkerSet, Workers};
+
+use crate::ids::{DispatchId, RunId, TaskId, WorkerId};
+use crate::infer::{Ledger, Why};
+use crate::slot::{State, Step};
+
+/// A dependency graph that is built while it executes, and what runs next on whom.
+pub struct Scheduler {
+    arena: Arena,
+    ledger: Ledger,
+    workers: Workers,
+    lines: Lines,
+    groups: Groups,
+    runs: Runs,
+    /// The line that all sub workers serve.
+    sub_line: Option<u32>,
+    limits: Limits,
+    n_submitted: u64,
+    /// Workers that may have something to take: all that `next_dispatch` looks at.
+    hungry: WorkerSet,
+    /// Dispatches that were decided together and not yet handed out.
+    outbox: VecDeque<Dispatch>,
+    /// Tasks that ended and whose successors were not told yet.
+    ended: VecDeque<u32>,
+    effects: VecDeque<Effect>,
+}
+
+impl Default for Scheduler {
+    fn default() -> Scheduler {
+        Scheduler::new(Limits::default())
+    }
+}
+
+impl Scheduler {
+    /// A scheduler without workers, runs or tasks.
+    pub fn new(limits: Limits) -> Scheduler {
+        Scheduler {
+            arena: Arena::new(limits.tasks_max),
+            ledger: Ledger::default(),
+            workers: Workers::default(),
+            lines: Lines::default(),
+            groups: Groups::default(),
+            runs: Runs::default(),
+            sub_line: None,
+            limits,
+            n_submitted: 0,
+            hungry: WorkerSet::default(),
+            outbox: VecDeque::new(),
+            ended: VecDeque::new(),
+            effects: VecDeque::new(),
+        }
+    }
+
+    /// Adds a worker, which is idle. Ids count up from 0.
+    ///
+    /// # Errors
+    /// When there are [`WORKERS_MAX`] already.
+    pub fn add_worker(&mut self, kind: WorkerKind, depth: Depth) -> Result<WorkerId, EventError> {
+        let worker = self
+            .workers
+            .add(kind, depth)
+            .ok_or(EventError::TooManyWorkers)?;
+        let own = WorkerSet::one(worker);
+        match (kind, self.sub_line) {
+            (WorkerKind::Sub, Some(line)) => self.lines.widen(line, worker, &mut self.workers),
+            (WorkerKind::Sub, None) => {
+                self.sub_line = Some(self.lines.of(own, &mut self.workers));
+            }
+            (WorkerKind::NextLevel, _) => {
+                self.lines.of(own, &mut self.workers);
+            }
+        }
+        self.hungry.insert(worker);
+        Ok(worker)
+    }
+
+    /// Begins a run. Its tasks may be submitted at once; they start when all earlier runs are over.
+    pub fn begin_run(&mut self) -> RunId {
+        self.runs.begin()
+    }
+
+    /// Declares that no further task of this run will come. Sealing twice is harmless.
+    ///
+    /// # Errors
+    /// When there is no such run, or it is over.
+    pub fn seal(&mut self, run: RunId) -> Result<(), EventError> {
+        if !self.runs.seal(run) {
+            return Err(EventError::UnknownRun { run });
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// Drops every task of the run that has not started, and takes no more. What runs finishes.
+    ///
+    /// A task that still waits for a running one is dropped when that ends.
+    ///
+    /// # Errors
+    /// When there is no such run, or it is over.
+    pub fn cancel(&mut self, run: RunId) -> Result<(), EventError> {
+        let found = self
+            .runs
+            .unfinished(run)
+            .ok_or(EventError::UnknownRun { run })?;
+        found.is_cancelled = true;
+        self.drop_backlog(run);
+        if self.runs.is_active(run) {
+            (0..self.lines.len()).for_each(|line| self.drop_line(line, TaskEnd::Cancelled));
+            self.drop_groups(|_, _| true, TaskEnd::Cancelled);
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// Where a run is; `None` when it never was, or was released.
+    pub fn run_status(&self, run: RunId) -> Option<RunStatus> {
+        self.runs.status(run)
+    }
+
+    /// Lets go of a run: its status is forgotten as soon as it is over.
+    ///
+    /// # Errors
+    /// When there is no such run.
+    pub fn release_run(&mut self, run: RunId) -> Result<(), EventError> {
+        self.runs
+            .release(run)
+            .then_some(())
+            .ok_or(EventError::UnknownRun { run })
+    }
+
+    /// Where a task is; [`State::Consumed`] once its slot was given back.
+    pub fn task_state(&self, task: TaskId) -> State {
+        if self.arena.is_current(task) {
+            return self.arena[task.slot].state();
+        }
+        if self.arena.is_known(task) {
+            State::Consumed
+        } else {
+            State::Free
+        }
+    }
+
+    /// Number of slots in use: tasks that have not ended, and failed ones of unfinished runs.
+    pub fn n_live_tasks(&self) -> usize {
+        self.arena.n_live()
+    }
+
+    /// Number of records of live accesses.
+    pub fn n_records(&self) -> usize {
+        self.ledger.n_records()
+    }
+
+    /// What happened since the last call, oldest first.
+    pub fn next_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// Event: the worker said that it began this dispatch.
+    ///
+    /// # Errors
+    /// When the dispatch is not in flight.
+    pub fn accepted(&mut self, dispatch: DispatchId) -> Result<(), EventError> {
+        let found = self.workers.find(dispatch);
+        let (_, in_flight) = found.ok_or(EventError::StaleDispatch { dispatch })?;
+        in_flight.accepted = true;
+        Ok(())
+    }
+
+    /// Event: the worker said that this dispatch ended.
+    ///
+    /// # Errors
+    /// When the dispatch is not in flight, for example because its worker was lost meanwhile.
+    pub fn completed(&mut self, dispatch: DispatchId, outcome: Outcome) -> Result<(), EventError> {
+        let found = self.workers.take(dispatch);
+        let (worker, in_flight) = found.ok_or(EventError::StaleDispatch { dispatch })?;
+        self.hungry.insert(worker);
+        let member = in_flight.member;
+        let failure = (outcome == Outcome::Failed).then_some(Failure::Reported { member });
+        self.member_ended(in_flight, failure);
+        self.settle();
+        Ok(())
+    }
+
+    /// Event: the worker is gone. What was on it has failed; so does whatever only it could run.
+    ///
+    /// # Errors
+    /// When there is no such worker.
+    pub fn worker_lost(&mut self, worker: WorkerId) -> Result<(), EventError> {
+        self.workers
+            .get(worker)
+            .ok_or(EventError::UnknownWorker { worker })?;
+        self.hungry.remove(worker);
+        for in_flight in self.workers.lose(worker).into_iter().flatten() {
+            let InFlight {
+                member, accepted, ..
+            } = in_flight;
+            let failure = Failure::WorkerLost {
+                worker,
+                member,
+                accepted,
+            };
+            self.member_ended(in_flight, Some(failure));
+        }
+        let no_worker = TaskEnd::Failed(Failure::NoWorker);
+        for at in 0..self.workers[worker].lines.len() {
+            let line = self.workers[worker].lines[at];
+            if self.lines.live_targets(line, &self.workers).is_empty() {
+                self.drop_line(line, no_worker);
+            }
+            // With one worker left to serve it, that one may now stage a task.
+            self.hungry = self.hungry.or(&self.lines.takers(line, &self.workers));
+        }
+        self.drop_groups(|group, workers| !group.can_run(workers), no_worker);
+        self.settle();
+        Ok(())
+    }
+
+    /// Event: a lost worker is available again, with nothing on it.
+    ///
+    /// # Errors
+    /// When there is no such worker.
+    pub fn worker_back(&mut self, worker: WorkerId) -> Result<(), EventError> {
+        self.workers
+            .get(worker)
+            .ok_or(EventError::UnknownWorker { worker })?;
+        if !self.workers.live().contains(worker) {
+            self.workers.revive(worker);
+            self.hungry.insert(worker);
+        }
+        Ok(())
+    }
+
+    /// Counts the end of a task, or of one member of a group.
+    fn member_ended(&mut self, in_flight: InFlight, failure: Option<Failure>) {
+        let slot = in_flight.slot;
+        let ended = match self.arena[slot].place {
+            Place::Line(_) => Some(failure.map_or(Ok(()), Err)),
+            Place::Group(group) => self.groups.member_ended(group, failure),
+        };
+        match ended {
+            None => {}
+            Some(Ok(())) => self.end(slot, TaskEnd::Completed),
+            Some(Err(failure)) => self.end(slot, TaskEnd::Failed(failure)),
+        }
+    }
+
+    /// The task has ended: counts it and tells the caller. `settle` tells its successors.
+    fn end(&mut self, index: u32, end: TaskEnd) {
+        let (task, slot) = (self.arena.id(index), &mut self.arena[index]);
+        if let Place::Group(group) = slot.place {
+            self.groups.remove(group);
+        }
+        match end {
+            TaskEnd::Completed => slot.step(Step::Complete),
+            TaskEnd::Skipped { .. } => slot.step(Step::Fail),
+            TaskEnd::Failed(_) | TaskEnd::Cancelled => {
+                slot.step(Step::Fail);
+                slot.cause = Some(task);
+            }
+        }
+        let run = slot.run;
+        self.runs.of_task(run).count(task, end);
+        self.effects
+            .push_back(Effect::TaskFinished { run, task, end });
+        self.ended.push_back(index);
+    }
+
+    /// Follows every consequence: successors of what ended, then runs that are over.
+    fn settle(&mut self) {
+        loop {
+            while let Some(slot) = self.ended.pop_front() {
+                self.release_successors(slot);
+            }
+            if !self.finish_runs() {
+                return;
+            }
+        }
+    }
+
+    fn release_successors(&mut self, index: u32) {
+        let mut ready = std::mem::take(&mut self.arena.ready);
+        let failed = self.arena[index].state() == State::Failed;
+        let cause = self.arena[index].cause;
+        self.arena.take_edges(index, |arena, successor, why| {
+            if failed && why == Why::Data {
+                arena.poison(successor, cause);
+            }
+            arena[successor].waits -= 1;
+            if arena[successor].waits == 0 {
+                ready.push(successor);
+            }
+        });
+        self.let_go(index, failed);
+        ready
+            .drain(..)
+            .for_each(|successor| self.release(successor));
+        self.arena.ready = ready;
+    }
+
+    /// Gives back what an ended task holds. A failed one keeps its slot and what it should have
+    /// written until its run is over.
+    fn let_go(&mut self, index: u32, failed: bool) {
+        let records = self.arena[index].records;
+        if failed {
+            self.arena[index].records = self.ledger.retire_reads(records);
+            let run = self.arena[index].run;
+            self.runs.of_task(run).failed.push(&mut self.arena, index);
+        } else {
+            self.ledger.retire(records);
+            self.arena.give_back(index);
+        }
+    }
+
+    /// A task has nothing left to wait for: it goes in line, or ends without having run.
+    fn release(&mut self, index: u32) {
+        let slot = &mut self.arena[index];
+        slot.step(Step::Release);
+        let (run, cause) = (slot.run, slot.cause);
+        let found = self.runs.of_task(run);
+        if found.is_cancelled {
+            self.end(index, TaskEnd::Cancelled);
+        } else if let Some(cause) = cause {
+            self.end(index, TaskEnd::Skipped { cause });
+        } else if self.runs.is_active(run) {
+            self.enqueue(index);
+        } else {
+            self.runs.of_task(run).backlog.push(&mut self.arena, index);
+        }
+    }
+
+    /// Ends runs that are over and starts the next; says whether there may be more to settle.
+    fn finish_runs(&mut self) -> bool {
+        while let Some(run) = self.runs.finish_next() {
+            let mut failed = std::mem::take(&mut self.runs.of_task(run).failed);
+            while let Some(slot) = failed.pop(&self.arena) {
+                self.ledger.retire(self.arena[slot].records);
+                self.arena.give_back(slot);
+            }
+            self.effects.push_back(Effect::RunFinished { run });
+        }
+        let moved = self.runs.advance();
+        if moved && let Some((_, run)) = self.runs.active() {
+            let mut backlog = std::mem::take(&mut run.backlog);
+            while let Some(slot) = backlog.pop(&self.arena) {
+                self.enqueue(slot);
+            }
+        }
+        moved
+    }
+
+    fn drop_backlog(&mut self, run: RunId) {
+        let mut backlog = std::mem::take(&mut self.runs.of_task(run).backlog);
+        while let Some(slot) = backlog.pop(&self.arena) {
+            self.end(slot, TaskEnd::Cancelled);
+        }
+    }
+
+    fn drop_line(&mut self, line: u32, end: TaskEnd) {
+        while let Some(slot) = self.lines.pop(line, &self.arena) {
+            self.end(slot, end);
+        }
+    }
+}

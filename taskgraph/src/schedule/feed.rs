@@ -1,0 +1,196 @@
+//! Dispatching: which worker takes which ready task now.
+
+use smallvec::SmallVec;
+
+use super::Scheduler;
+use super::arena::Place;
+use super::groups::Group;
+use super::spec::{Dispatch, Effect, Failure, TaskEnd, WorkerKind};
+use super::workers::Workers;
+use crate::ids::{TaskId, WorkerId};
+use crate::slot::Step;
+
+impl Scheduler {
+    /// The next decision, or `None` until another event happens.
+    ///
+    /// All members of a group are handed out one after the other, with nothing in between.
+    pub fn next_dispatch(&mut self) -> Option<Dispatch> {
+        loop {
+            if let Some(dispatch) = self.outbox.pop_front() {
+                return Some(dispatch);
+            }
+            let worker = self.hungry.first()?;
+            match self.feed(worker) {
+                Some(dispatch) => return Some(dispatch),
+                None => self.hungry.remove(worker),
+            }
+        }
+    }
+
+    /// The running tasks that a waiting group waits for, each with its worker.
+    ///
+    /// Empty for anything that is not a waiting group of next-level workers.
+    pub fn blockers(&self, group: TaskId) -> SmallVec<[(WorkerId, TaskId); 8]> {
+        let mut found = SmallVec::new();
+        if !self.arena.is_current(group) {
+            return found;
+        }
+        let Place::Group(index) = self.arena[group.slot].place else {
+            return found;
+        };
+        for &worker in &self.groups[index].targets {
+            let tasks = self.workers[worker]
+                .in_flight()
+                .map(|entry| self.arena.id(entry.slot));
+            found.extend(
+                tasks
+                    .filter(|&task| task != group)
+                    .map(|task| (worker, task)),
+            );
+        }
+        found
+    }
+
+    /// A ready task of the active run goes in line, or fails when nobody is left to take it.
+    pub(super) fn enqueue(&mut self, slot: u32) {
+        match self.arena[slot].place {
+            Place::Line(line) => {
+                if self.lines.live_targets(line, &self.workers).is_empty() {
+                    return self.end(slot, TaskEnd::Failed(Failure::NoWorker));
+                }
+                self.lines.push(line, &mut self.arena, slot);
+                self.hungry = self.hungry.or(&self.lines.takers(line, &self.workers));
+            }
+            Place::Group(group) => {
+                if !self.groups[group].can_run(&self.workers) {
+                    return self.end(slot, TaskEnd::Failed(Failure::NoWorker));
+                }
+                self.groups.enter(group, &mut self.workers);
+                self.wake_targets(group);
+            }
+        }
+    }
+
+    /// Ends every waiting group that `is_dropped` says.
+    pub(super) fn drop_groups(
+        &mut self,
+        is_dropped: impl Fn(&Group, &Workers) -> bool,
+        end: TaskEnd,
+    ) {
+        for group in self.groups.waiting(&self.workers) {
+            if is_dropped(&self.groups[group], &self.workers) {
+                self.groups.leave(group, &mut self.workers);
+                self.wake_targets(group);
+                self.end(self.groups[group].slot, end);
+            }
+        }
+    }
+
+    /// Who was held for a group, or can now start it, is looked at again.
+    fn wake_targets(&mut self, group: u32) {
+        if self.groups[group].is_sub {
+            self.hungry = self
+                .hungry
+                .or(&self.workers.live_subs().and(self.workers.room()));
+        }
+        for &worker in &self.groups[group].targets {
+            if self.workers.live().contains(worker) {
+                self.hungry.insert(worker);
+            }
+        }
+    }
+
+    /// What this worker gets now: its group when that can start, nothing when a group holds it, else
+    /// the oldest task of its lines. Between two groups an older single task has its turn.
+    fn feed(&mut self, worker: WorkerId) -> Option<Dispatch> {
+        match self.holder(worker) {
+            Some(group) if !self.single_is_due(worker, group) => {
+                if self.can_start(group) {
+                    return self.start_group(group);
+                }
+                self.report_stall(group, worker);
+                None
+            }
+            _ => {
+                let (_, line) = self.lines.pick(worker, &self.workers, &self.arena)?;
+                let slot = self.lines.pop(line, &self.arena)?;
+                self.arena[slot].step(Step::Dispatch);
+                self.workers[worker].owes_single = false;
+                Some(self.dispatch(slot, worker, 0))
+            }
+        }
+    }
+
+    /// Whether the last thing this worker began was a group, and a task waits that is older than the
+    /// next one.
+    fn single_is_due(&self, worker: WorkerId, group: u32) -> bool {
+        self.workers[worker].owes_single && {
+            let group_seq = self.arena[self.groups[group].slot].seq;
+            let oldest = self.lines.pick(worker, &self.workers, &self.arena);
+            oldest.is_some_and(|(seq, _)| seq < group_seq)
+        }
+    }
+
+    /// The waiting group that this worker is reserved for.
+    fn holder(&self, worker: WorkerId) -> Option<u32> {
+        let &front = match self.workers[worker].kind {
+            WorkerKind::NextLevel => self.workers[worker].groups.front(),
+            WorkerKind::Sub => self.groups.sub_line.front(),
+        }?;
+        (self.groups[front].is_sub || self.groups.is_head(front)).then_some(front)
+    }
+
+    fn can_start(&self, group: u32) -> bool {
+        let (group, idle) = (&self.groups[group], self.workers.idle());
+        if group.is_sub {
+            return self.workers.subs.and(idle).len() >= group.n_members;
+        }
+        group.targets.iter().all(|&worker| idle.contains(worker))
+    }
+
+    /// Sends every member; the first is returned, the others follow from the outbox.
+    fn start_group(&mut self, index: u32) -> Option<Dispatch> {
+        self.groups.leave(index, &mut self.workers);
+        let group = &mut self.groups[index];
+        if group.is_sub {
+            let idle = self.workers.subs.and(self.workers.idle());
+            group.targets = idle.iter().take(group.n_members as usize).collect();
+        }
+        let (slot, targets) = (group.slot, group.targets.clone());
+        self.arena[slot].step(Step::Dispatch);
+        self.wake_targets(index);
+        for (member, worker) in (0..).zip(targets) {
+            self.workers[worker].owes_single = true;
+            let dispatch = self.dispatch(slot, worker, member);
+            self.outbox.push_back(dispatch);
+        }
+        self.outbox.pop_front()
+    }
+
+    fn dispatch(&mut self, slot: u32, worker: WorkerId, member: u32) -> Dispatch {
+        let (dispatch, staged) = self.workers.send(worker, slot, member);
+        let (run, task) = (self.arena[slot].run, self.arena.id(slot));
+        Dispatch {
+            run,
+            task,
+            worker,
+            member,
+            dispatch,
+            staged,
+        }
+    }
+
+    fn report_stall(&mut self, group: u32, worker: WorkerId) {
+        let is_idle = self.workers.idle().contains(worker);
+        if self.groups[group].is_reported || !is_idle || !self.lines.has_work(worker, &self.workers)
+        {
+            return;
+        }
+        self.groups[group].is_reported = true;
+        let group = self.arena.id(self.groups[group].slot);
+        self.effects.push_back(Effect::GroupStalled {
+            group,
+            idle: worker,
+        });
+    }
+}

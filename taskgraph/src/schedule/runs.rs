@@ -1,0 +1,155 @@
+//! Runs: admitted first-in-first-out, each with its own counts and first cause.
+
+use std::collections::VecDeque;
+
+use super::list::List;
+use super::spec::{RunOutcome, RunStatus, TaskEnd};
+use crate::ids::{RunId, TaskId};
+
+/// One run.
+#[derive(Default)]
+pub(super) struct Run {
+    is_sealed: bool,
+    pub(super) is_cancelled: bool,
+    is_done: bool,
+    is_released: bool,
+    pub(super) n_live: u64,
+    outcome: RunOutcome,
+    /// Ready tasks of a run that is not the active one.
+    pub(super) backlog: List,
+    /// Tasks that did not end well, kept until the run is over.
+    pub(super) failed: List,
+}
+
+impl Run {
+    pub(super) fn is_open(&self) -> bool {
+        !self.is_sealed && !self.is_cancelled
+    }
+
+    /// Whether no task is left and none can come.
+    fn is_exhausted(&self) -> bool {
+        !self.is_open() && self.n_live == 0
+    }
+
+    /// Counts the end of one of its tasks.
+    pub(super) fn count(&mut self, task: TaskId, end: TaskEnd) {
+        self.n_live -= 1;
+        let (counter, cause) = match end {
+            TaskEnd::Completed => (&mut self.outcome.completed, None),
+            TaskEnd::Failed(_) => (&mut self.outcome.failed, Some(task)),
+            TaskEnd::Skipped { cause } => (&mut self.outcome.skipped, Some(cause)),
+            TaskEnd::Cancelled => (&mut self.outcome.cancelled, None),
+        };
+        *counter += 1;
+        self.outcome.cause = self.outcome.cause.or(cause);
+    }
+}
+
+/// All runs whose owner still asks for them, in the order of admission.
+#[derive(Default)]
+pub(super) struct Runs {
+    all: VecDeque<Run>,
+    /// Number of the first run in `all`.
+    base: u64,
+    /// The run whose tasks are dispatched: the first that is not over.
+    active: u64,
+}
+
+impl Runs {
+    pub(super) fn begin(&mut self) -> RunId {
+        self.all.push_back(Run::default());
+        RunId(self.base + self.all.len() as u64 - 1)
+    }
+
+    pub(super) fn get_mut(&mut self, run: RunId) -> Option<&mut Run> {
+        let index = run.0.checked_sub(self.base)?;
+        self.all.get_mut(index as usize)
+    }
+
+    /// A run that takes tasks.
+    pub(super) fn open(&mut self, run: RunId) -> Option<&mut Run> {
+        self.get_mut(run).filter(|run| run.is_open())
+    }
+
+    /// A run that is not over.
+    pub(super) fn unfinished(&mut self, run: RunId) -> Option<&mut Run> {
+        self.get_mut(run).filter(|run| !run.is_done)
+    }
+
+    /// The run of a live task.
+    pub(super) fn of_task(&mut self, run: RunId) -> &mut Run {
+        self.get_mut(run).expect("the run of a live task is kept")
+    }
+
+    pub(super) fn is_active(&self, run: RunId) -> bool {
+        run.0 == self.active
+    }
+
+    pub(super) fn seal(&mut self, run: RunId) -> bool {
+        self.unfinished(run)
+            .map(|run| run.is_sealed = true)
+            .is_some()
+    }
+
+    pub(super) fn status(&self, run: RunId) -> Option<RunStatus> {
+        let run = self.all.get(run.0.checked_sub(self.base)? as usize)?;
+        Some(match run {
+            Run { is_done: true, .. } => RunStatus::Done(run.outcome),
+            _ if run.is_open() => RunStatus::Building,
+            _ => RunStatus::Running,
+        })
+    }
+
+    /// Ends the next run that has nothing left and is due: the active one, or a cancelled one.
+    pub(super) fn finish_next(&mut self) -> Option<RunId> {
+        let active = self.active;
+        let due = |id: u64, run: &Run| id == active || run.is_cancelled;
+        let mut later = (self.base..)
+            .zip(&mut self.all)
+            .filter(|(id, _)| *id >= active);
+        let (id, run) =
+            later.find(|(id, run)| !run.is_done && run.is_exhausted() && due(*id, run))?;
+        run.is_done = true;
+        Some(RunId(id))
+    }
+
+    /// Moves on to the first run that is not over, when the active one is; says whether it moved.
+    pub(super) fn advance(&mut self) -> bool {
+        let before = self.active;
+        while self
+            .get_mut(RunId(self.active))
+            .is_some_and(|run| run.is_done)
+        {
+            self.active += 1;
+        }
+        self.forget();
+        self.active != before
+    }
+
+    pub(super) fn active(&mut self) -> Option<(RunId, &mut Run)> {
+        let active = RunId(self.active);
+        Some((active, self.get_mut(active)?))
+    }
+
+    /// The owner will not ask for this run again.
+    pub(super) fn release(&mut self, run: RunId) -> bool {
+        let found = self
+            .get_mut(run)
+            .map(|run| run.is_released = true)
+            .is_some();
+        self.forget();
+        found
+    }
+
+    fn forget(&mut self) {
+        while self
+            .all
+            .front()
+            .is_some_and(|run| run.is_released && run.is_done)
+            && self.base < self.active
+        {
+            self.all.pop_front();
+            self.base += 1;
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Submitting: the placement is checked, a slot is taken, the edges are found.
+
+use super::Scheduler;
+use super::arena::Place;
+use super::spec::{Inference, Placement, SubmitError, TaskSpec, WorkerKind};
+use super::workers::WorkerSet;
+use crate::args::Access;
+use crate::ids::{RunId, TaskId, WorkerId};
+use crate::infer::Why;
+use crate::slot::Step;
+
+impl Scheduler {
+    /// Adds a task to an open run. It starts when everything it follows has ended.
+    ///
+    /// Costs a hash lookup and a search among the live accesses of a buffer for each access, and
+    /// allocates only while the tables still grow.
+    ///
+    /// # Errors
+    /// When the run is closed, all slots are in use, the placement cannot be met, or `after` names a
+    /// task that never was. Nothing has changed then.
+    pub fn submit(&mut self, run: RunId, spec: &TaskSpec<'_>) -> Result<TaskId, SubmitError> {
+        self.check(run, spec)?;
+        let place = self.place(&spec.placement)?;
+        self.n_submitted += 1;
+        let slot = self.arena.take(run, self.n_submitted, place);
+        if let Place::Group(group) = place {
+            self.groups[group].slot = slot;
+        }
+        self.runs.of_task(run).n_live += 1;
+        if spec.inference == Inference::Automatic {
+            self.infer(slot, spec.accesses);
+        }
+        for earlier in spec.after {
+            if self.arena.is_current(*earlier) {
+                self.arena.connect(earlier.slot, slot, Why::Data);
+            }
+        }
+        let task = self.arena.id(slot);
+        if self.arena[slot].waits == 0 {
+            self.release(slot);
+            self.settle();
+        } else {
+            self.arena[slot].step(Step::Wait);
+        }
+        Ok(task)
+    }
+
+    fn check(&mut self, run: RunId, spec: &TaskSpec<'_>) -> Result<(), SubmitError> {
+        if self.runs.open(run).is_none() {
+            return Err(SubmitError::RunClosed { run });
+        }
+        if self.arena.is_full() {
+            let tasks_max = self.limits.tasks_max;
+            return Err(SubmitError::SlotsFull {
+                tasks_max,
+                oldest: self.arena.oldest(),
+            });
+        }
+        match spec.after.iter().find(|task| !self.arena.is_known(**task)) {
+            Some(&task) => Err(SubmitError::UnknownTask { task }),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads first: what a task reads it must learn about before its own write takes the bytes over.
+    fn infer(&mut self, slot: u32, accesses: &[Access]) {
+        let mut records = self.arena[slot].records;
+        for writes in [false, true] {
+            for access in accesses
+                .iter()
+                .filter(|access| access.tag.writes() == writes)
+            {
+                self.ledger
+                    .access(slot, &mut records, access, |earlier, why| {
+                        self.arena.connect(earlier, slot, why);
+                    });
+            }
+        }
+        self.arena[slot].records = records;
+    }
+
+    fn place(&mut self, placement: &Placement<'_>) -> Result<Place, SubmitError> {
+        match *placement {
+            Placement::On(worker) => {
+                self.live_next_level(worker)?;
+                Ok(Place::Line(
+                    self.lines.of(WorkerSet::one(worker), &mut self.workers),
+                ))
+            }
+            Placement::AnyOf(workers) => self.place_any(workers),
+            Placement::Group(workers) => self.place_group(workers),
+            Placement::Sub => {
+                self.check_subs(1)?;
+                let line = self.sub_line.ok_or(SubmitError::NoTargets)?;
+                Ok(Place::Line(line))
+            }
+            Placement::SubGroup(wanted) => {
+                self.check_subs(wanted)?;
+                Ok(Place::Group(self.groups.add(&[], wanted)))
+            }
+        }
+    }
+
+    fn place_any(&mut self, workers: &[WorkerId]) -> Result<Place, SubmitError> {
+        let mut targets = WorkerSet::default();
+        for &worker in workers {
+            self.next_level(worker)?;
+            targets.insert(worker);
+        }
+        let Some(&worker) = workers.first() else {
+            return Err(SubmitError::NoTargets);
+        };
+        if targets.and(self.workers.live()).is_empty() {
+            return Err(SubmitError::WorkerLost { worker });
+        }
+        Ok(Place::Line(self.lines.of(targets, &mut self.workers)))
+    }
+
+    fn place_group(&mut self, workers: &[WorkerId]) -> Result<Place, SubmitError> {
+        let mut seen = WorkerSet::default();
+        for &worker in workers {
+            self.live_next_level(worker)?;
+            if seen.contains(worker) {
+                return Err(SubmitError::DuplicateMember { worker });
+            }
+            seen.insert(worker);
+        }
+        if workers.is_empty() {
+            return Err(SubmitError::NoTargets);
+        }
+        Ok(Place::Group(self.groups.add(workers, 0)))
+    }
+
+    fn next_level(&self, worker: WorkerId) -> Result<(), SubmitError> {
+        match self.workers.get(worker) {
+            Some(found) if found.kind == WorkerKind::NextLevel => Ok(()),
+            _ => Err(SubmitError::NotNextLevel { worker }),
+        }
+    }
+
+    fn live_next_level(&self, worker: WorkerId) -> Result<(), SubmitError> {
+        self.next_level(worker)?;
+        if self.workers.live().contains(worker) {
+            return Ok(());
+        }
+        Err(SubmitError::WorkerLost { worker })
+    }
+
+    fn check_subs(&self, wanted: u32) -> Result<(), SubmitError> {
+        let live = self.workers.live_subs().len();
+        match wanted {
+            0 => Err(SubmitError::NoTargets),
+            _ if wanted > live => Err(SubmitError::TooFewSubWorkers { wanted, live }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Workers: what each has in flight, who is idle, who is lost.
+
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+
+use super::spec::{Depth, WORKERS_MAX, WorkerKind};
+use crate::ids::{DispatchId, WorkerId};
+
+const WORDS: usize = WORKERS_MAX / 64;
+
+/// A set of workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct WorkerSet([u64; WORDS]);
+
+impl WorkerSet {
+    pub(super) fn one(worker: WorkerId) -> WorkerSet {
+        let mut set = WorkerSet::default();
+        set.insert(worker);
+        set
+    }
+
+    pub(super) fn insert(&mut self, worker: WorkerId) {
+        self.0[worker.0 as usize / 64] |= 1 << (worker.0 % 64);
+    }
+
+    pub(super) fn remove(&mut self, worker: WorkerId) {
+        self.0[worker.0 as usize / 64] &= !(1 << (worker.0 % 64));
+    }
+
+    pub(super) fn contains(&self, worker: WorkerId) -> bool {
+        self.0[worker.0 as usize / 64] & (1 << (worker.0 % 64)) != 0
+    }
+
+    pub(super) fn first(&self) -> Option<WorkerId> {
+        let word = self.0.iter().position(|&word| word != 0)?;
+        Some(WorkerId(word as u32 * 64 + self.0[word].trailing_zeros()))
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0 == [0; WORDS]
+    }
+
+    pub(super) fn words(&self) -> [u64; WORDS] {
+        self.0
+    }
+
+    pub(super) fn and(&self, other: &WorkerSet) -> WorkerSet {
+        WorkerSet(std::array::from_fn(|i| self.0[i] & other.0[i]))
+    }
+
+    pub(super) fn or(&self, other: &WorkerSet) -> WorkerSet {
+        WorkerSet(std::array::from_fn(|i| self.0[i] | other.0[i]))
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = WorkerId> {
+        let mut left = self;
+        std::iter::from_fn(move || {
+            let worker = left.first()?;
+            left.remove(worker);
+            Some(worker)
+        })
+    }
+}
+
+/// A task, or a member of a group, that is on a worker.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InFlight {
+    pub(super) dispatch: DispatchId,
+    pub(super) slot: u32,
+    pub(super) member: u32,
+    pub(super) accepted: bool,
+}
+
+/// One worker.
+pub(super) struct Worker {
+    pub(super) kind: WorkerKind,
+    depth: Depth,
+    /// Lines it serves.
+    pub(super) lines: SmallVec<[u32; 4]>,
+    /// Groups that wait for it, oldest first.
+    pub(super) groups: VecDeque<u32>,
+    /// Whether a group was the last thing that it began.
+    pub(super) owes_single: bool,
+    in_flight: [Option<InFlight>; 2],
+}
+
+impl Worker {
+    pub(super) fn in_flight(&self) -> impl Iterator<Item = &InFlight> {
+        self.in_flight.iter().flatten()
+    }
+}
+
+/// All workers. A dispatch id holds the worker and the frame, so that an answer finds its place:
+/// `number << 9 | worker << 1 | frame`.
+#[derive(Default)]
+pub(super) struct Workers {
+    all: Vec<Worker>,
+    live: WorkerSet,
+    /// Live, and nothing in flight.
+    idle: WorkerSet,
+    /// Live, and a frame is free.
+    room: WorkerSet,
+    pub(super) subs: WorkerSet,
+    n_dispatches: u64,
+}
+
+const FRAME_BITS: u32 = 1;
+const WORKER_BITS: u32 = 8;
+const _: () = assert!(WORKERS_MAX == 1 << WORKER_BITS);
+
+impl Workers {
+    pub(super) fn add(&mut self, kind: WorkerKind, depth: Depth) -> Option<WorkerId> {
+        let id = WorkerId(self.all.len() as u32);
+        if self.all.len() == WORKERS_MAX {
+            return None;
+        }
+        let (lines, groups) = (SmallVec::new(), VecDeque::new());
+        self.all.push(Worker {
+            kind,
+            depth,
+            lines,
+            groups,
+            owes_single: false,
+            in_flight: [None; 2],
+        });
+        if kind == WorkerKind::Sub {
+            self.subs.insert(id);
+        }
+        self.revive(id);
+        Some(id)
+    }
+
+    pub(super) fn get(&self, worker: WorkerId) -> Option<&Worker> {
+        self.all.get(worker.0 as usize)
+    }
+
+    /// The groups that wait for each worker, one after the other.
+    pub(super) fn all_groups(&self) -> impl Iterator<Item = u32> {
+        self.all
+            .iter()
+            .flat_map(|worker| worker.groups.iter().copied())
+    }
+
+    pub(super) fn live(&self) -> &WorkerSet {
+        &self.live
+    }
+
+    pub(super) fn idle(&self) -> &WorkerSet {
+        &self.idle
+    }
+
+    pub(super) fn room(&self) -> &WorkerSet {
+        &self.room
+    }
+
+    pub(super) fn live_subs(&self) -> WorkerSet {
+        self.subs.and(&self.live)
+    }
+
+    /// Puts a member in a free frame; says what to call it and whether another is in front.
+    pub(super) fn send(&mut self, id: WorkerId, slot: u32, member: u32) -> (DispatchId, bool) {
+        let worker = &mut self.all[id.0 as usize];
+        let frame = worker.in_flight.iter().position(Option::is_none);
+        let frame = frame.expect("a dispatch goes to a worker with a free frame");
+        let staged = worker.in_flight[1 - frame].is_some();
+        self.n_dispatches += 1;
+        let number = (self.n_dispatches << WORKER_BITS | u64::from(id.0)) << FRAME_BITS;
+        let dispatch = DispatchId(number | frame as u64);
+        worker.in_flight[frame] = Some(InFlight {
+            dispatch,
+            slot,
+            member,
+            accepted: false,
+        });
+        self.idle.remove(id);
+        if staged || worker.depth == Depth::One {
+            self.room.remove(id);
+        }
+        (dispatch, staged)
+    }
+
+    /// The worker that has this dispatch in flight, and the dispatch.
+    pub(super) fn find(&mut self, dispatch: DispatchId) -> Option<(WorkerId, &mut InFlight)> {
+        let frame = (dispatch.0 & 1) as usize;
+        let id = (dispatch.0 >> FRAME_BITS) as usize & (WORKERS_MAX - 1);
+        let in_flight = self.all.get_mut(id)?.in_flight[frame].as_mut();
+        let found = in_flight.filter(|in_flight| in_flight.dispatch == dispatch)?;
+        Some((WorkerId(id as u32), found))
+    }
+
+    /// Takes an answered dispatch out of its frame.
+    pub(super) fn take(&mut self, dispatch: DispatchId) -> Option<(WorkerId, InFlight)> {
+        let (id, &mut in_flight) = self.find(dispatch)?;
+        let worker = &mut self.all[id.0 as usize];
+        worker.in_flight[(dispatch.0 & 1) as usize] = None;
+        self.room.insert(id);
+        if worker.in_flight.iter().all(Option::is_none) {
+            self.idle.insert(id);
+        }
+        Some((id, in_flight))
+    }
+
+    /// Marks a worker as lost and hands over what was on it.
+    pub(super) fn lose(&mut self, id: WorkerId) -> [Option<InFlight>; 2] {
+        self.live.remove(id);
+        self.idle.remove(id);
+        self.room.remove(id);
+        let worker = &mut self.all[id.0 as usize];
+        let mut lost = std::mem::take(&mut worker.in_flight);
+        lost.sort_by_key(|entry| entry.map_or(u64::MAX, |entry| entry.dispatch.0));
+        lost
+    }
+
+    /// Makes a new or lost worker available, with nothing in flight.
+    pub(super) fn revive(&mut self, id: WorkerId) {
+        self.live.insert(id);
+        self.idle.insert(id);
+        self.room.insert(id);
+    }
+}
+
+impl std::ops::Index<WorkerId> for Workers {
+    type Output = Worker;
+
+    fn index(&self, worker: WorkerId) -> &Worker {
+        &self.all[worker.0 as usize]
+    }
+}
+
+impl std::ops::IndexMut<WorkerId> for Workers {
+    fn index_mut(&mut self, worker: WorkerId) -> &mut Worker {
+        &mut self.all[worker.0 as usize]
+    }
+}
