@@ -27,11 +27,28 @@ impl Ending for u8 {
     }
 }
 
-/// A function that never returns, such as one that executes another program.
-impl Ending for std::convert::Infallible {
+/// A function that never returns: it executes another program, or sleeps until it is killed.
+impl Ending for Never {
     fn code(&self) -> u8 {
         match *self {}
     }
+}
+
+/// The type `!`, which cannot be written here yet: it is what a function returns that never does.
+type Never = <fn() -> ! as Function>::Output;
+
+/// Names the return type of a function.
+#[expect(
+    unnameable_types,
+    reason = "public because an impl above refers to it, of use to nobody"
+)]
+pub trait Function {
+    /// The return type.
+    type Output;
+}
+
+impl<R> Function for fn() -> R {
+    type Output = R;
 }
 
 impl<T: Ending, E: fmt::Display> Ending for Result<T, E> {

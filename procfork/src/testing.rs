@@ -81,16 +81,25 @@ pub fn skip(reason: impl fmt::Display) -> ! {
 /// The payload of [`skip`].
 struct Skipped(String);
 
+/// A list of tests from paths of functions, for [`main`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __procfork_test_list {
+    ($($test:path),* $(,)?) => {
+        &[$($crate::testing::Test::new(stringify!($test), $test)),*]
+    };
+}
+
 /// Defines `main` of a test binary from paths of functions. See the module.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __procfork_tests {
     ($($test:path),* $(,)?) => {
         fn main() -> ::std::process::ExitCode {
-            $crate::testing::main(&[$($crate::testing::Test::new(stringify!($test), $test)),*])
+            $crate::testing::main($crate::testing::list![$($test),*])
         }
     };
 }
 
 #[doc(inline)]
-pub use crate::__procfork_tests as tests;
+pub use crate::{__procfork_test_list as list, __procfork_tests as tests};

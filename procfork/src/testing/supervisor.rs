@@ -18,8 +18,10 @@ use crate::sys::wait::{self, Take};
 use crate::threads;
 
 /// Exit codes by which a test tells its supervisor, and a supervisor its runner.
+///
+/// Passing has a number of its own: a test that leaves through `exit(0)` has not come to its end.
 pub(super) mod code {
-    pub(in crate::testing) const PASSED: u8 = 0;
+    pub(in crate::testing) const PASSED: u8 = 64;
     pub(in crate::testing) const FAILED: u8 = 101;
     pub(in crate::testing) const SKIPPED: u8 = 77;
 }
@@ -86,7 +88,7 @@ fn judge(cause: Option<ExitCause>, left: &[String], page: &LifePage, limit: Dura
         Some(ExitCause::Exited(code::PASSED | code::SKIPPED)) if !left.is_empty() => String::new(),
         Some(ExitCause::Exited(code @ (code::PASSED | code::SKIPPED))) => return code,
         Some(ExitCause::Exited(code::FAILED)) => "the test panicked".to_owned(),
-        Some(cause) => format!("the test's process {cause}"),
+        Some(cause) => format!("the test's process {cause} before the test returned"),
     };
     let left = match left {
         [] => String::new(),
