@@ -28,11 +28,16 @@ fn raise(signal: Signal) {
 
 /// A process that nobody will end: it left the group and has no death signal.
 fn leave_an_orphan() {
+    let mut line = Line::new();
     let options = ForkOptions::new("orphan")
         .death_signal(None)
         .group(procfork::Group::New);
-    let child = fork(options, |_| sleep_for_ever()).unwrap();
+    let child = fork(options.keep(line.fd()), |_| {
+        line.say("up");
+        sleep_for_ever()
+    });
     std::mem::forget(child);
+    line.hear();
 }
 
 fn run(args: &[&str]) -> Output {
