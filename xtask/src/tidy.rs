@@ -97,6 +97,7 @@ impl Finding {
 const RULES: &[Rule] = &[
     rust::MODULE_DOC,
     rust::NO_PRINT,
+    rust::ATOMICS,
     safety::SAFETY_COMMENT,
     arrows::ARROWS,
     arrows::PORTABLE,

@@ -1,6 +1,7 @@
 //! Rules about Rust files: every module introduces itself, libraries do not print.
 
-use super::{File, Finding, Rule, Tree, lines};
+use super::{File, Finding, Line, Rule, Tree, lines};
+use crate::loom;
 
 /// Every file begins with a module doc.
 pub(super) const MODULE_DOC: Rule = Rule {
@@ -14,6 +15,13 @@ pub(super) const NO_PRINT: Rule = Rule {
     name: "no-print",
     reason: "the standard streams belong to the program, not to a library in it; return a value or use `tracing`",
     check: prints,
+};
+
+/// In a crate with models, atomics come through the module `sync`.
+pub(super) const ATOMICS: Rule = Rule {
+    name: "atomics-through-sync",
+    reason: "the model checker replaces what `sync` names; an atomic from elsewhere is not modelled",
+    check: atomics,
 };
 
 fn module_docs(tree: &Tree<'_>) -> Vec<Finding> {
@@ -73,8 +81,42 @@ fn prints_in(file: &File) -> Vec<Finding> {
     found
 }
 
+/// Files besides `sync.rs` that may name std's atomics: `sync` replaces them as a whole.
+const UNMODELLED: [&str; 1] = ["mailbox/src/futex.rs"];
+
+fn atomics(tree: &Tree<'_>) -> Vec<Finding> {
+    loom::modelled(tree.workspace)
+        .iter()
+        .map(|name| format!("{name}/src/"))
+        .flat_map(|dir| {
+            tree.ending("rs")
+                .filter(move |file| file.path.starts_with(&dir))
+        })
+        .filter(|file| !file.path.ends_with("/sync.rs") && !file.path.ends_with("/tests.rs"))
+        .filter(|file| !UNMODELLED.contains(&file.path.as_str()))
+        .flat_map(atomics_in)
+        .collect()
+}
+
+/// `std::sync::atomic::...`, also as `atomic::...` within braces; `crate::sync::atomic` is fine.
+fn atomics_in(file: &File) -> Vec<Finding> {
+    let names = |line: &Line| {
+        let code = line
+            .code
+            .replace("crate::sync::atomic", "")
+            .replace("loom::sync::atomic", "");
+        has_word(&code, "atomic::")
+    };
+    let lines = lines(&file.text);
+    let found = lines.iter().enumerate().filter(|(_, line)| names(line));
+    let what = "an atomic that does not come through `crate::sync`";
+    found
+        .map(|(nth, _)| Finding::at(&file.path, nth + 1, what))
+        .collect()
+}
+
 /// Whether `word` stands in `code`, not as the end of a longer word.
-pub(super) fn has_word(code: &str, word: &str) -> bool {
+fn has_word(code: &str, word: &str) -> bool {
     code.match_indices(word).any(|(at, _)| {
         let before = code[..at].chars().next_back();
         !before.is_some_and(|c| c.is_alphanumeric() || c == '_')

@@ -25,6 +25,7 @@ fn a_version_in_a_member_is_found_in_every_form() {
         "lifecycle/Cargo.toml",
         "[dependencies]\nlibc = \"0.2\"\nnix = { workspace = true }\n\n\
          [target.'cfg(loom)'.dependencies]\nloom = { version = \"0.7\" }\n\n\
+         [dev-dependencies]\nlifecycle = { path = \".\" }\n\n\
          [dev-dependencies.rstest]\nversion = \"0.29\"\n",
     );
     let file = "lifecycle/Cargo.toml";
@@ -34,7 +35,7 @@ fn a_version_in_a_member_is_found_in_every_form() {
         &[
             (file, 10, "libc"),
             (file, 14, "loom"),
-            (file, 17, "version = \"0.29\""),
+            (file, 20, "version = \"0.29\""),
         ],
     );
 }

@@ -1,6 +1,6 @@
 //! Module docs and prints.
 
-use super::{MODULE_DOC, NO_PRINT};
+use super::{ATOMICS, MODULE_DOC, NO_PRINT};
 use crate::{fixture::Fixture, tidy::tests::check_finds};
 
 #[test]
@@ -58,4 +58,37 @@ fn programs_and_tests_may_print() {
         fixture.write(path, "//! A.\n\nfn f() {\n    println!();\n}\n");
     }
     check_finds(&NO_PRINT, &fixture, &[]);
+}
+
+/// A crate with models and one without, each with this file.
+fn with_models(path: &str, text: &str) -> Fixture {
+    let mut fixture = Fixture::new(&["mailbox", "device"]);
+    let lines = "[target.'cfg(loom)'.dependencies]\nloom.workspace = true\n";
+    fixture.append("mailbox/Cargo.toml", lines);
+    fixture.append("Cargo.toml", "loom = \"0.7\"\n");
+    for name in ["mailbox", "device"] {
+        fixture.write(&format!("{name}/{path}"), text);
+    }
+    fixture
+}
+
+#[test]
+fn an_atomic_past_sync_is_found_where_there_are_models() {
+    let what = "does not come through `crate::sync`";
+    let plain = with_models("src/a.rs", "//! A.\n\nuse std::sync::atomic::AtomicU32;\n");
+    check_finds(&ATOMICS, &plain, &[("mailbox/src/a.rs", 3, what)]);
+    let grouped = "//! A.\n\nuse std::sync::{\n    Arc,\n    atomic::AtomicU32,\n};\n";
+    check_finds(
+        &ATOMICS,
+        &with_models("src/a.rs", grouped),
+        &[("mailbox/src/a.rs", 5, what)],
+    );
+}
+
+#[test]
+fn sync_itself_and_what_comes_through_it_is_good() {
+    let text = "//! A.\n\nuse std::sync::atomic::AtomicU32;\n";
+    check_finds(&ATOMICS, &with_models("src/sync.rs", text), &[]);
+    let text = "//! A.\n\nuse crate::sync::atomic::AtomicU32;\n";
+    check_finds(&ATOMICS, &with_models("src/a.rs", text), &[]);
 }
