@@ -117,6 +117,13 @@ impl FdHeader {
     }
 }
 
+/// The descriptor itself, to be handed to a process that does not inherit it.
+impl From<FdChannel> for OwnedFd {
+    fn from(channel: FdChannel) -> OwnedFd {
+        channel.0
+    }
+}
+
 impl FdChannel {
     /// Two connected ends; both are close-on-exec.
     ///
