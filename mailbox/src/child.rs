@@ -14,13 +14,13 @@
 
 use std::time::Instant;
 
-use crate::frame::{Bytes, FrameError, Identity, Stamp, TooLong, following};
+use crate::frame::{Bytes, Frame, FrameError, Stamp, TooLong, following};
 use crate::layout::Side;
 use crate::mailbox::{Exchange, FRAMES, Life, Shared};
 use crate::message::{Failure, Ticket, encode_failure, label};
 use crate::parent::{impossible, unreadable};
 use crate::poison::{Cause, FrameName, Poisoned};
-use crate::segment::SegmentError;
+use crate::request::{Control, NextError, Refused, ReplyError, Request, Task};
 use crate::wait::{Activity, Probe, WaitError, WaitStats, Waiter};
 
 /// The child's side of a mailbox.
@@ -36,72 +36,13 @@ pub struct ChildEnd {
     poisoned: Option<Poisoned>,
 }
 
-/// What a child has been asked to do.
-#[derive(Debug)]
-pub enum Request {
-    /// Execute a task, then [`ChildEnd::complete`] it.
-    Task(Task),
-    /// Serve a control request, then [`ChildEnd::reply`] to it.
-    Control(Control),
-    /// Nothing more will come. Given again by every later [`ChildEnd::next`].
-    Shutdown,
-}
-
-/// A task to execute: a private copy of what the parent sent.
-#[derive(Debug)]
-#[must_use = "the parent waits until the task is completed"]
-pub struct Task(Ticket);
-
-/// A control request to serve: a private copy of what the parent sent.
-#[derive(Debug)]
-#[must_use = "the parent waits until the request is answered"]
-pub struct Control(Ticket);
-
-/// Why there is no request.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum NextError {
-    /// The deadline passed; nothing has changed.
-    #[error("wait for a request: the deadline passed")]
-    Deadline,
-    /// The endpoint was given up, for example because the parent is dead.
-    #[error("wait for a request")]
-    Poisoned(#[from] Poisoned),
-}
-
-/// An answer that was not sent, and the request that is still unanswered.
-#[derive(Debug, thiserror::Error)]
-#[error("answer a request")]
-pub struct Refused<T> {
-    /// The request: answer it otherwise.
-    pub request: Box<T>,
-    /// Why.
-    #[source]
-    pub error: ReplyError,
-}
-
-/// Why an answer was not sent. Nothing has changed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReplyError {
-    /// The endpoint was given up.
-    #[error("the mailbox is no longer in use")]
-    Poisoned(#[from] Poisoned),
-    /// The result fits no place.
-    #[error(
-        "the result has {needed} bytes: the frame holds {capacity}, and with its spill area {limit}"
-    )]
-    TooLarge {
-        /// Bytes of the result.
-        needed: usize,
-        /// Bytes that the frame holds by itself.
-        capacity: usize,
-        /// Bytes that it holds with its spill area.
-        limit: usize,
-    },
-    /// The machine has no memory for a result that must spill.
-    #[error("the result must spill")]
-    Spill(#[source] SegmentError),
+/// What a look has found.
+#[derive(Clone, Copy, Debug)]
+enum News {
+    /// The task that is due lies in a frame.
+    Task(usize, Stamp),
+    /// Anything else, or more than that.
+    Other,
 }
 
 /// What the child remembers of one frame.
@@ -112,40 +53,6 @@ struct Desk {
     /// The sequence number of the request that is held, unanswered.
     held: Option<u32>,
     buffer: Bytes,
-}
-
-impl Task {
-    /// Who the task is.
-    #[must_use]
-    pub fn identity(&self) -> Identity {
-        self.0.identity
-    }
-
-    /// The kind that the parent gave it.
-    #[must_use]
-    pub fn kind(&self) -> u8 {
-        self.0.kind
-    }
-
-    /// What the parent sent: a private copy, which nobody changes any more.
-    #[must_use]
-    pub fn payload(&self) -> &[u8] {
-        self.0.payload.as_slice()
-    }
-}
-
-impl Control {
-    /// The kind that the parent gave it.
-    #[must_use]
-    pub fn kind(&self) -> u8 {
-        self.0.kind
-    }
-
-    /// What the parent sent: a private copy, which nobody changes any more.
-    #[must_use]
-    pub fn payload(&self) -> &[u8] {
-        self.0.payload.as_slice()
-    }
 }
 
 impl ChildEnd {
@@ -182,20 +89,8 @@ impl ChildEnd {
     ) -> Result<Request, NextError> {
         self.check()?;
         loop {
-            let (shared, tasks, control) = (&self.shared, &self.tasks, &self.control);
-            let news = || has_news(shared, tasks, control);
-            let bell = &shared.child_bell;
-            match self
-                .waiter
-                .wait(bell, probe, Activity::Idle, deadline, news)
-            {
-                Ok(()) => {}
-                Err(WaitError::PeerDied) => {
-                    return Err(self.poison(Cause::PeerDied { side: Side::Parent }).into());
-                }
-                Err(WaitError::Deadline) => return Err(NextError::Deadline),
-            }
-            if let Some(request) = self.take()? {
+            let news = self.wait(probe, deadline)?;
+            if let Some(request) = self.take(news)? {
                 return Ok(request);
             }
         }
@@ -209,7 +104,10 @@ impl ChildEnd {
     /// [`Poisoned`].
     pub fn try_next(&mut self) -> Result<Option<Request>, Poisoned> {
         self.check()?;
-        self.take()
+        match look(&self.shared, &self.tasks, &self.control, self.due) {
+            Some(news) => self.take(news),
+            None => Ok(None),
+        }
     }
 
     /// Tells the parent that the task is accepted: that it really began. Optional; completing a task
@@ -222,7 +120,7 @@ impl ChildEnd {
         self.check()?;
         if !task.0.accepted {
             task.0.accepted = true;
-            let reply = &self.shared.tasks[task.0.frame].reply;
+            let reply = &self.shared.tasks[usize::from(task.0.frame)].reply;
             reply.write_identity(&task.0.identity);
             reply.publish(Stamp::new(task.0.sequence, label::ACCEPTED, 0));
             self.shared.doorbell.ring();
@@ -243,29 +141,34 @@ impl ChildEnd {
         task: Task,
         outcome: Result<&[u8], Failure<'_>>,
     ) -> Result<(), Refused<Task>> {
-        let Task(ticket) = task;
+        let ticket = &task.0;
         let failed = if ticket.accepted {
             label::FAILED
         } else {
             label::REFUSED
         };
-        if let Err(error) = self.check() {
-            return Err(Refused {
-                request: Box::new(Task(ticket)),
-                error: error.into(),
-            });
-        }
-        let frame = ticket.frame;
-        let reply = &mut self.shared.tasks[frame].reply;
-        match answer(reply, &ticket, outcome, failed, &mut self.failure) {
-            Ok(()) => answered(&mut self.tasks[frame], ticket, &self.shared),
+        let frame = usize::from(ticket.frame);
+        let answered = self.check().map_err(ReplyError::Poisoned).and_then(|()| {
+            let reply = &mut self.shared.tasks[frame].reply;
+            answer(
+                &mut self.tasks[frame],
+                reply,
+                ticket,
+                outcome,
+                failed,
+                &mut self.failure,
+            )
+        });
+        match answered {
+            Ok(()) => self.shared.doorbell.ring(),
             Err(error) => {
                 return Err(Refused {
-                    request: Box::new(Task(ticket)),
+                    request: Box::new(task),
                     error,
                 });
             }
         }
+        self.tasks[frame].buffer = task.0.payload;
         Ok(())
     }
 
@@ -279,29 +182,30 @@ impl ChildEnd {
         control: Control,
         outcome: Result<&[u8], Failure<'_>>,
     ) -> Result<(), Refused<Control>> {
-        let Control(ticket) = control;
-        if let Err(error) = self.check() {
-            return Err(Refused {
-                request: Box::new(Control(ticket)),
-                error: error.into(),
-            });
-        }
-        let reply = &mut self.shared.control.reply;
-        match answer(reply, &ticket, outcome, label::REFUSED, &mut self.failure) {
-            Ok(()) => answered(&mut self.control, ticket, &self.shared),
+        let answered = self.check().map_err(ReplyError::Poisoned).and_then(|()| {
+            let reply = &mut self.shared.control.reply;
+            let (desk, text) = (&mut self.control, &mut self.failure);
+            answer(desk, reply, &control.0, outcome, label::REFUSED, text)
+        });
+        match answered {
+            Ok(()) => self.shared.doorbell.ring(),
             Err(error) => {
                 return Err(Refused {
-                    request: Box::new(Control(ticket)),
+                    request: Box::new(control),
                     error,
                 });
             }
         }
+        self.control.buffer = control.0.payload;
         Ok(())
     }
 
     /// Gives the endpoint up and tells the parent. The first cause stays; it is returned.
     pub fn poison(&mut self, cause: Cause) -> Poisoned {
-        let poisoned = self.poisoned.get_or_insert(Poisoned { cause }).clone();
+        let poisoned = self
+            .poisoned
+            .get_or_insert_with(|| Poisoned::new(cause))
+            .clone();
         self.shared.set_fault();
         self.shared.doorbell.ring();
         poisoned
@@ -319,9 +223,39 @@ impl ChildEnd {
         self.waiter.stats()
     }
 
-    /// Turns news into a request, or into poison; `None` without news.
+    /// Waits for news, spinning on lines that stay in this processor's cache until the parent writes.
     #[inline]
-    fn take(&mut self) -> Result<Option<Request>, Poisoned> {
+    fn wait(&mut self, probe: &impl Probe, deadline: Option<Instant>) -> Result<News, NextError> {
+        let (shared, tasks, control, due) = (&self.shared, &self.tasks, &self.control, self.due);
+        let mut news = None;
+        let ready = || {
+            news = look(shared, tasks, control, due);
+            news.is_some()
+        };
+        match self
+            .waiter
+            .wait(&shared.child_bell, probe, Activity::Idle, deadline, ready)
+        {
+            Ok(()) => Ok(news.unwrap_or(News::Other)),
+            Err(WaitError::Deadline) => Err(NextError::Deadline),
+            Err(WaitError::PeerDied) => {
+                Err(self.poison(Cause::PeerDied { side: Side::Parent }).into())
+            }
+        }
+    }
+
+    /// Turns news into a request, or into poison; `None` if it was no news after all.
+    #[inline]
+    fn take(&mut self, news: News) -> Result<Option<Request>, Poisoned> {
+        match news {
+            News::Task(frame, stamp) => self.take_task(frame, stamp).map(Some),
+            News::Other => self.take_other(),
+        }
+    }
+
+    /// Everything but a task that is due and alone, in its order of precedence.
+    #[cold]
+    fn take_other(&mut self) -> Result<Option<Request>, Poisoned> {
         // Before the frames: what was published before the shutdown counts.
         let life = self.shared.life();
         if life == Life::Poisoned {
@@ -341,16 +275,14 @@ impl ChildEnd {
     }
 
     /// The frame in which the next task in order lies.
-    #[inline]
     fn due_task(&self) -> Option<(usize, Stamp)> {
         let stamps = self
             .shared
             .tasks
             .iter()
-            .map(|exchange| exchange.request.stamp())
-            .enumerate();
+            .map(|exchange| exchange.request.stamp());
         stamps
-            .into_iter()
+            .enumerate()
             .find(|(_, stamp)| stamp.sequence() == self.due)
     }
 
@@ -371,7 +303,7 @@ impl ChildEnd {
     fn take_task(&mut self, frame: usize, stamp: Stamp) -> Result<Request, Poisoned> {
         let desk = &mut self.tasks[frame];
         let name = FrameName::Task(frame);
-        match desk.take(&mut self.shared.tasks[frame], frame, stamp) {
+        match desk.take(&mut self.shared.tasks[frame].request, frame, stamp) {
             Ok(ticket) => {
                 self.due = following(self.due);
                 Ok(Request::Task(Task(ticket)))
@@ -387,7 +319,10 @@ impl ChildEnd {
         if stamp.sequence() != due {
             return Err(self.poison(impossible(name, stamp, due)));
         }
-        match self.control.take(&mut self.shared.control, 0, stamp) {
+        match self
+            .control
+            .take(&mut self.shared.control.request, 0, stamp)
+        {
             Ok(ticket) => Ok(Request::Control(Control(ticket))),
             Err(None) => Err(self.poison(impossible(name, stamp, due))),
             Err(Some(e)) => Err(self.poison(unreadable(name, e))),
@@ -408,7 +343,7 @@ impl Desk {
     #[inline]
     fn take(
         &mut self,
-        exchange: &mut Exchange,
+        request: &mut Frame,
         frame: usize,
         stamp: Stamp,
     ) -> Result<Ticket, Option<FrameError>> {
@@ -416,13 +351,13 @@ impl Desk {
             return Err(None);
         }
         let mut payload = std::mem::take(&mut self.buffer);
-        exchange.request.read(stamp, &mut payload).map_err(Some)?;
+        request.read(stamp, &mut payload).map_err(Some)?;
         self.held = Some(stamp.sequence());
         self.seen = stamp;
         Ok(Ticket {
-            frame,
+            frame: frame as u8,
             sequence: stamp.sequence(),
-            identity: exchange.request.claimed_identity(),
+            identity: request.claimed_identity(),
             kind: stamp.label(),
             payload,
             accepted: false,
@@ -430,53 +365,70 @@ impl Desk {
     }
 }
 
-/// After the answer was published: wakes the parent and frees the desk.
+/// The loop that a waiting child runs: whether the parent has written anything.
+#[inline(always)]
+fn look(shared: &Shared, tasks: &[Desk; FRAMES], control: &Desk, due: u32) -> Option<News> {
+    let mut task = None;
+    let mut other = false;
+    for (frame, (exchange, desk)) in shared.tasks.iter().zip(tasks).enumerate() {
+        let stamp = exchange.request.watched_stamp();
+        if stamp.sequence() == due {
+            task = Some(News::Task(frame, stamp));
+        } else {
+            other |= stamp != desk.seen;
+        }
+    }
+    // After the task frames: what the parent published before a task goes before it.
+    other |= shared.control.request.stamp() != control.seen || shared.life() != Life::Open;
+    match other {
+        true if task.is_none() || is_urgent(shared, control) => Some(News::Other),
+        _ => task,
+    }
+}
+
+/// Whether something goes before a task that is due.
+#[cold]
+fn is_urgent(shared: &Shared, control: &Desk) -> bool {
+    shared.control.request.stamp() != control.seen || shared.life() == Life::Poisoned
+}
+
+/// Writes and publishes an answer, and frees the desk.
 #[inline]
-fn answered(desk: &mut Desk, ticket: Ticket, shared: &Shared) {
-    shared.doorbell.ring();
+fn answer(
+    desk: &mut Desk,
+    reply: &mut Frame,
+    ticket: &Ticket,
+    outcome: Result<&[u8], Failure<'_>>,
+    failed: u8,
+    text: &mut Vec<u8>,
+) -> Result<(), ReplyError> {
     assert!(
         desk.held == Some(ticket.sequence),
         "a request is answered on its own mailbox"
     );
-    desk.held = None;
-    desk.buffer = ticket.payload;
-}
-
-/// Whether anything has changed that the parent writes. This is the loop that a waiting child runs.
-#[inline(always)]
-fn has_news(shared: &Shared, tasks: &[Desk; FRAMES], control: &Desk) -> bool {
-    let task_news = shared
-        .tasks
-        .iter()
-        .zip(tasks)
-        .any(|(e, desk)| e.request.stamp() != desk.seen);
-    task_news || shared.control.request.stamp() != control.seen || shared.life() != Life::Open
-}
-
-/// Writes and publishes an answer.
-#[inline]
-fn answer(
-    reply: &mut crate::frame::Frame,
-    ticket: &Ticket,
-    outcome: Result<&[u8], Failure<'_>>,
-    failed: u8,
-    scratch: &mut Vec<u8>,
-) -> Result<(), ReplyError> {
-    let (label, bytes) = match &outcome {
-        Ok(bytes) => (label::DONE, *bytes),
+    let (label, bytes) = match outcome {
+        Ok(bytes) => (label::DONE, bytes),
         Err(failure) => {
-            encode_failure(failure, reply.capacity(), scratch);
-            (failed, scratch.as_slice())
+            encode_failure(&failure, reply.capacity(), text);
+            (failed, text.as_slice())
         }
     };
-    reply.write(&ticket.identity, bytes).map_err(|e| match e {
+    if let Err(e) = reply.write(&ticket.identity, bytes) {
+        return Err(refusal(e, reply.capacity()));
+    }
+    reply.publish(Stamp::new(ticket.sequence, label, bytes.len()));
+    desk.held = None;
+    Ok(())
+}
+
+#[cold]
+fn refusal(error: FrameError, capacity: usize) -> ReplyError {
+    match error {
         FrameError::TooLong(TooLong { len, limit }) => ReplyError::TooLarge {
             needed: len,
-            capacity: reply.capacity(),
+            capacity,
             limit,
         },
         FrameError::Spill(source) => ReplyError::Spill(source),
-    })?;
-    reply.publish(Stamp::new(ticket.sequence, label, bytes.len()));
-    Ok(())
+    }
 }

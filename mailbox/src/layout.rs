@@ -11,7 +11,7 @@
 //!
 //! What different sides write lies at least 128 bytes apart, because processors fetch lines in pairs.
 
-use crate::frame::{HEADER_WORDS, INLINE_BYTES, PAYLOAD_MAX};
+use crate::frame::{HEADER_WORDS, INLINE_BYTES, LINE, PAYLOAD_MAX};
 use crate::segment::SegmentError;
 use crate::words::WORD;
 
@@ -20,10 +20,10 @@ use crate::words::WORD;
 pub struct Layout {
     /// Task frames: 1, or 2 so that a second task can be staged or published while one executes.
     pub task_frames: usize,
-    /// Bytes of payload that a task frame holds in each direction; at least 32 are kept. The first 32
+    /// Bytes of payload that a task frame holds in each direction; at least 96 are kept. The first 32
     /// share a cache line with the header.
     pub task_bytes: usize,
-    /// Bytes of payload that the control frame holds in each direction; at least 32 are kept.
+    /// Bytes of payload that the control frame holds in each direction; at least 96 are kept.
     pub control_bytes: usize,
     /// Bytes to which one payload may grow by spilling. Costs address space, and memory once used.
     /// At most 16 MiB - 1 of a payload can be used.
@@ -235,13 +235,15 @@ impl Cursor {
     }
 
     fn place(&mut self, payload_bytes: usize) -> Place {
-        let n_words = HEADER_WORDS + payload_bytes.max(INLINE_BYTES).div_ceil(WORD);
+        let n_words = HEADER_WORDS + payload_bytes.max(INLINE_BYTES + LINE).div_ceil(WORD);
         let place = Place {
             offset: self.offset,
             n_words,
             index: self.index,
         };
-        self.offset = (self.offset + n_words * WORD).next_multiple_of(APART);
+        // Frames of a page each would begin at one offset in their pages: processors mistake stores to
+        // one for stores to the other, and their lines would crowd into one set of the cache.
+        self.offset = (self.offset + n_words * WORD).next_multiple_of(APART) + 2 * APART;
         self.index += 1;
         place
     }

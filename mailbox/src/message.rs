@@ -74,6 +74,7 @@ pub(crate) fn decode_failure(bytes: &[u8]) -> Failure<'_> {
 }
 
 /// The outcome under a final label.
+#[inline]
 pub(crate) fn decode_outcome(label: u8, payload: &Bytes) -> Outcome<'_> {
     match label {
         label::DONE => Outcome::Ok(payload.as_slice()),
@@ -84,10 +85,10 @@ pub(crate) fn decode_outcome(label: u8, payload: &Bytes) -> Outcome<'_> {
 /// What a child has to do with one frame: the common part of tasks and control requests.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    pub(crate) frame: usize,
+    pub(crate) frame: u8,
+    pub(crate) kind: u8,
+    pub(crate) accepted: bool,
     pub(crate) sequence: u32,
     pub(crate) identity: Identity,
-    pub(crate) kind: u8,
     pub(crate) payload: Bytes,
-    pub(crate) accepted: bool,
 }

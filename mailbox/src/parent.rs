@@ -27,6 +27,8 @@ use crate::wait::{Activity, Probe, WaitError, Waiter};
 pub struct ParentEnd {
     shared: Shared,
     slots: [Slot; FRAMES],
+    /// The reply stamps that have been dealt with, by frame: another one is news.
+    seen: [Stamp; FRAMES],
     control: ControlSlot,
     /// Sequence number of the next task to be activated.
     next: u32,
@@ -119,8 +121,6 @@ struct Flight {
     identity: Identity,
     sequence: u32,
     accepted: bool,
-    /// The reply stamp that has been dealt with: another one is news.
-    seen: Stamp,
 }
 
 #[derive(Debug)]
@@ -143,6 +143,7 @@ impl ParentEnd {
         ParentEnd {
             shared,
             slots: [Slot::Free; FRAMES],
+            seen: [Stamp::UNUSED; FRAMES],
             control: ControlSlot {
                 sequence: 0,
                 state: ControlState::Idle,
@@ -222,18 +223,15 @@ impl ParentEnd {
         };
         let sequence = self.next;
         self.next = following(sequence);
-        let exchange = &self.shared.tasks[frame];
-        let seen = exchange.reply.stamp();
+        self.shared.tasks[frame]
+            .request
+            .publish(Stamp::new(sequence, stamp_kind, len));
+        self.shared.child_bell.ring();
         self.slots[frame] = Slot::Flying(Flight {
             identity,
             sequence,
             accepted: false,
-            seen,
         });
-        exchange
-            .request
-            .publish(Stamp::new(sequence, stamp_kind, len));
-        self.shared.child_bell.ring();
         Ok(())
     }
 
@@ -279,13 +277,8 @@ impl ParentEnd {
         self.check()?;
         // Before the frames: what the child published before it gave up counts.
         let fault = self.shared.has_fault();
-        for frame in self.oldest_first() {
-            if let Slot::Flying(flight) = self.slots[frame] {
-                let stamp = self.shared.tasks[frame].reply.stamp();
-                if stamp != flight.seen {
-                    return self.take(frame, flight, stamp).map(Some);
-                }
-            }
+        if let Some((frame, stamp)) = self.oldest_news() {
+            return self.take(frame, stamp).map(Some);
         }
         match fault {
             true => Err(self.poison(Cause::PeerGaveUp { side: Side::Child })),
@@ -339,7 +332,7 @@ impl ParentEnd {
         self.check()?;
         let fault = self.shared.has_fault();
         let stamp = self.shared.control.reply.stamp();
-        if self.control.state != ControlState::Idle && stamp != self.control.seen {
+        if stamp != self.control.seen {
             return self.take_control(stamp);
         }
         match fault {
@@ -394,7 +387,10 @@ impl ParentEnd {
 
     /// Gives the endpoint up. The first cause stays; it is returned.
     pub fn poison(&mut self, cause: Cause) -> Poisoned {
-        let poisoned = self.poisoned.get_or_insert(Poisoned { cause }).clone();
+        let poisoned = self
+            .poisoned
+            .get_or_insert_with(|| Poisoned::new(cause))
+            .clone();
         self.raise(Life::Poisoned);
         poisoned
     }
@@ -418,33 +414,44 @@ impl ParentEnd {
         &self.shared.doorbell
     }
 
-    #[inline]
+    /// The loop that a waiting parent runs.
+    #[inline(always)]
     fn has_news(&self) -> bool {
-        let task_news = self.slots.iter().zip(&self.shared.tasks).any(|(slot, exchange)| {
-            matches!(slot, Slot::Flying(flight) if exchange.reply.stamp() != flight.seen)
-        });
-        task_news || self.control_news() || self.shared.has_fault()
+        let replies = self.shared.tasks.iter().zip(&self.seen);
+        let task_news = replies
+            .into_iter()
+            .any(|(e, seen)| e.reply.watched_stamp() != *seen);
+        let control_news = self.shared.control.reply.stamp() != self.control.seen;
+        task_news || control_news || self.shared.has_fault()
     }
 
-    fn control_news(&self) -> bool {
-        self.control.state != ControlState::Idle
-            && self.shared.control.reply.stamp() != self.control.seen
-    }
-
-    /// Frames in the order in which their tasks were activated.
+    /// A reply stamp that has not been dealt with; of two, the one of the older task.
     #[inline]
-    fn oldest_first(&self) -> [usize; FRAMES] {
-        match (&self.slots[0], &self.slots[1]) {
-            (Slot::Flying(a), Slot::Flying(b)) if b.sequence == following(a.sequence) => [0, 1],
-            (Slot::Flying(_), Slot::Flying(_)) => [1, 0],
-            _ => [0, 1],
+    fn oldest_news(&self) -> Option<(usize, Stamp)> {
+        let replies = self
+            .shared
+            .tasks
+            .iter()
+            .map(|e| e.reply.stamp())
+            .zip(self.seen)
+            .enumerate();
+        let mut news = replies
+            .filter(|(_, (stamp, seen))| stamp != seen)
+            .map(|(i, (s, _))| (i, s));
+        let first = news.next()?;
+        match news.next() {
+            Some(second) if following(second.1.sequence()) == first.1.sequence() => Some(second),
+            _ => Some(first),
         }
     }
 
     /// Turns a new reply stamp into an event, or into poison.
     #[inline]
-    fn take(&mut self, frame: usize, flight: Flight, stamp: Stamp) -> Result<Event<'_>, Poisoned> {
+    fn take(&mut self, frame: usize, stamp: Stamp) -> Result<Event<'_>, Poisoned> {
         let name = FrameName::Task(frame);
+        let Slot::Flying(flight) = self.slots[frame] else {
+            return Err(self.poison(impossible(name, stamp, self.seen[frame].sequence())));
+        };
         let legal = match stamp.label() {
             label::ACCEPTED => !flight.accepted && stamp.claimed_len() == 0,
             label::DONE | label::FAILED => true,
@@ -464,10 +471,10 @@ impl ParentEnd {
                 found,
             }));
         }
+        self.seen[frame] = stamp;
         if stamp.label() == label::ACCEPTED {
             self.slots[frame] = Slot::Flying(Flight {
                 accepted: true,
-                seen: stamp,
                 ..flight
             });
             return Ok(Event::Accepted(found));
@@ -488,7 +495,8 @@ impl ParentEnd {
     fn take_control(&mut self, stamp: Stamp) -> Result<Option<ControlReply<'_>>, Poisoned> {
         let name = FrameName::Control;
         let due = self.control.sequence;
-        let legal = matches!(stamp.label(), label::DONE | label::REFUSED);
+        let legal = matches!(stamp.label(), label::DONE | label::REFUSED)
+            && self.control.state != ControlState::Idle;
         let reply = &mut self.shared.control.reply;
         let tied = reply.claimed_identity().dispatch == u64::from(due);
         if !legal || !tied || stamp.sequence() != due {
@@ -497,6 +505,7 @@ impl ParentEnd {
         if let Err(e) = reply.read(stamp, &mut self.buffer) {
             return Err(self.poison(unreadable(name, e)));
         }
+        self.control.seen = stamp;
         let wanted = self.control.state == ControlState::Awaited;
         self.control.state = ControlState::Idle;
         let outcome = decode_outcome(stamp.label(), &self.buffer);
@@ -524,11 +533,16 @@ impl ParentEnd {
 
     #[inline]
     fn check_open(&self) -> Result<(), SubmitError> {
-        self.check()?;
         match self.life {
             Life::Open => Ok(()),
-            _ => Err(SubmitError::ShutDown),
+            _ => Err(self.closed()),
         }
+    }
+
+    #[cold]
+    fn closed(&self) -> SubmitError {
+        self.check()
+            .map_or_else(SubmitError::Poisoned, |()| SubmitError::ShutDown)
     }
 }
 

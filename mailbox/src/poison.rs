@@ -1,14 +1,27 @@
 //! Poison: the first cause for which an endpoint was given up, kept for ever.
 
+use std::sync::Arc;
+
 use crate::frame::Identity;
 use crate::layout::Side;
 
 /// An endpoint that was given up. Every later operation answers with the same first cause.
+///
+/// One word: a clone shares the cause.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("use a mailbox that was given up: {cause}")]
-pub struct Poisoned {
+#[error("use a mailbox that was given up: {0}")]
+pub struct Poisoned(Arc<Cause>);
+
+impl Poisoned {
+    pub(crate) fn new(cause: Cause) -> Poisoned {
+        Poisoned(Arc::new(cause))
+    }
+
     /// The first cause.
-    pub cause: Cause,
+    #[must_use]
+    pub fn cause(&self) -> &Cause {
+        &self.0
+    }
 }
 
 /// Why an endpoint was given up.

@@ -1,9 +1,7 @@
 //! Waiting: spin while that pays, then park.
 //!
 //! A wake across processes costs some twenty to fifty microseconds. A waiter therefore spins for up to
-//! about that long before it parks, and learns from what happens: a wait that ended soon lets it spin
-//! longer next time, one that did not makes it spin less. On one core it does not spin at all, since the
-//! peer cannot run meanwhile.
+//! about that long before it parks, less after spins that did not pay (see `spin.rs`).
 //!
 //! The first part of a spin reads no clock and asks nobody: it is a bare loop over `ready`, which is what
 //! makes a round trip cost little more than its two cache-line transfers.
@@ -11,6 +9,7 @@
 use std::time::{Duration, Instant};
 
 use crate::bell::Bell;
+use crate::spin::SpinMemory;
 use crate::sync::{AtomicU32, Ordering, futex};
 
 /// Tells whether the peers of a wait are alive.
@@ -114,29 +113,14 @@ pub struct WaitStats {
 /// One waiter's memory of how long spinning pays.
 #[derive(Clone, Debug)]
 pub struct Waiter {
-    budget: Duration,
-    cores: Cores,
+    spin: SpinMemory,
     stats: WaitStats,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cores {
-    One,
-    Many,
-}
-
-/// The longest spin: about what a wake costs, since spinning longer than that can only lose.
-const SPIN_MAX: Duration = Duration::from_micros(50);
-/// The shortest spin, so that a quick answer is still met awake after a long silence.
-const SPIN_MIN: Duration = Duration::from_micros(2);
-/// A parked wait shorter than this would have ended within the longest spin: the rest was the wake.
-const PARK_WAS_HASTY: Duration = Duration::from_micros(120);
-/// With death words a sleep needs no period; this one is a safety net.
-const NET: Duration = Duration::from_secs(10);
-/// Looks in the first part of a spin: about a microsecond.
-const BARE_LOOKS: u32 = 600;
 /// Looks between two readings of the clock in the second part.
 const LOOKS_PER_CLOCK: u32 = 32;
+/// With death words a sleep needs no period; this one is a safety net.
+const NET: Duration = Duration::from_secs(10);
 
 impl Default for Waiter {
     fn default() -> Waiter {
@@ -148,13 +132,8 @@ impl Waiter {
     /// A waiter that has not learnt anything yet.
     #[must_use]
     pub fn new() -> Waiter {
-        let cores = match std::thread::available_parallelism() {
-            Ok(n) if n.get() == 1 => Cores::One,
-            _ => Cores::Many,
-        };
         Waiter {
-            budget: SPIN_MAX / 2,
-            cores,
+            spin: SpinMemory::new(),
             stats: WaitStats::default(),
         }
     }
@@ -175,12 +154,7 @@ impl Waiter {
         deadline: Option<Instant>,
         mut ready: impl FnMut() -> bool,
     ) -> Result<(), WaitError> {
-        let looks = if cfg!(loom) || self.cores == Cores::One {
-            1
-        } else {
-            BARE_LOOKS
-        };
-        for _ in 0..looks {
+        for _ in 0..self.spin.bare_looks() {
             if ready() {
                 self.stats.spun += 1;
                 return Ok(());
@@ -198,44 +172,15 @@ impl Waiter {
         deadline: Option<Instant>,
         ready: &mut impl FnMut() -> bool,
     ) -> Result<(), WaitError> {
-        let start = Instant::now();
-        if self.spin(start, probe, deadline, ready) {
+        let budget = self.spin.budget();
+        if !budget.is_zero() && spin(budget, probe, deadline, ready) {
+            self.spin.paid();
             self.stats.spun += 1;
-            self.budget = (self.budget * 2).min(SPIN_MAX);
             return Ok(());
         }
+        self.spin.failed();
         self.stats.parked += 1;
-        let outcome = self.park_until(bell, probe, activity, deadline, ready);
-        let hasty = outcome.is_ok() && start.elapsed() < PARK_WAS_HASTY;
-        self.budget = if hasty {
-            (self.budget * 2).min(SPIN_MAX)
-        } else {
-            (self.budget / 2).max(SPIN_MIN)
-        };
-        outcome
-    }
-
-    /// The second part of a spin, with pauses and an eye on the clock. True when `ready`.
-    fn spin(
-        &self,
-        start: Instant,
-        probe: &impl Probe,
-        deadline: Option<Instant>,
-        ready: &mut impl FnMut() -> bool,
-    ) -> bool {
-        if cfg!(loom) || self.cores == Cores::One {
-            return false;
-        }
-        let end = deadline.map_or(start + self.budget, |d| d.min(start + self.budget));
-        while Instant::now() < end && probe.alive() {
-            for _ in 0..LOOKS_PER_CLOCK {
-                if ready() {
-                    return true;
-                }
-                std::hint::spin_loop();
-            }
-        }
-        false
+        self.park_until(bell, probe, activity, deadline, ready)
     }
 
     fn park_until(
@@ -271,6 +216,26 @@ impl Waiter {
             }
         }
     }
+}
+
+/// The second part of a spin, with pauses and an eye on the clock. True when `ready`.
+fn spin(
+    budget: Duration,
+    probe: &impl Probe,
+    deadline: Option<Instant>,
+    ready: &mut impl FnMut() -> bool,
+) -> bool {
+    let own_end = Instant::now() + budget;
+    let end = deadline.map_or(own_end, |d| d.min(own_end));
+    while Instant::now() < end && probe.alive() {
+        for _ in 0..LOOKS_PER_CLOCK {
+            if ready() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+    }
+    false
 }
 
 /// How one sleep ended.

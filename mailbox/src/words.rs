@@ -98,6 +98,27 @@ mod mapped {
         }
     }
 
+    impl Words {
+        /// Asks for the cache line of a word, without waiting for it.
+        #[inline(always)]
+        pub(crate) fn prefetch(&self, word: usize) {
+            let word = std::ptr::from_ref(&self.as_slice()[word]);
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a hint that cannot fault, on an address that is mapped anyway.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(word.cast());
+            }
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: a hint that cannot fault, on an address that is mapped anyway.
+            unsafe {
+                std::arch::asm!("prfm pldl1keep, [{}]", in(reg) word, options(nostack, readonly));
+            }
+            #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+            let _ = word;
+        }
+    }
+
     /// A bell's word in a mapped segment.
     #[derive(Clone, Debug)]
     pub(crate) struct BellWord {
