@@ -15,4 +15,6 @@ pub struct ChildContext {
     /// The descriptors that it was given, in the order of
     /// [`ForkOptions::give`](crate::ForkOptions::give); close-on-exec.
     pub fds: Vec<OwnedFd>,
+    /// The bytes that [`spawn`](crate::spawn()) was given; none after a fork.
+    pub args: Vec<u8>,
 }

@@ -17,7 +17,7 @@
 //! so that no handler of the parent runs in the child before it is reset.
 
 use std::io::{self, Write as _};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use crate::birth::{self, Birth};
 use crate::child::Child;
@@ -26,64 +26,11 @@ use crate::ending::Ending;
 use crate::lifeline;
 use crate::options::{ForkOptions, Group};
 use crate::pid::Pid;
+use crate::prepare::{self, StartError, system};
 use crate::sys::page::LifePage;
 use crate::sys::process::{self, Side};
-use crate::sys::signals::{self, Mask};
-use crate::threads::{self, Alone, NotAlone, ThreadName};
-use crate::watch::{Lineage, ParentWatch};
-
-/// Why a child could not be forked. Nothing of it is left.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ForkError {
-    /// The process has other threads, whose locks the child would inherit without the threads.
-    #[error(
-        "fork child {child}: the process has other threads ({}); fork before starting them, stop \
-         them first, or start the child with spawn, which works from any process",
-        list(threads)
-    )]
-    OtherThreads {
-        /// The child that was to be.
-        child: String,
-        /// The threads besides the calling one.
-        threads: Vec<ThreadName>,
-    },
-    /// `SIGCHLD` is ignored, so that the kernel throws exit statuses away.
-    #[error(
-        "fork child {child}: SIGCHLD is ignored in this process, so that the kernel would discard \
-         how the child ends; set it to the default first"
-    )]
-    ChildrenDiscarded {
-        /// The child that was to be.
-        child: String,
-    },
-    /// The name has a zero byte, which no process name can have.
-    #[error("fork child {child:?}: a process name has no zero byte")]
-    BadName {
-        /// The name.
-        child: String,
-    },
-    /// The group to join is gone, or not one of this session.
-    #[error("fork child {child}: join process group {group}, which no process of ours is in")]
-    GroupGone {
-        /// The child that was to be.
-        child: String,
-        /// The group.
-        group: Pid,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// A step failed in the kernel.
-    #[error("fork child {child}: {step}")]
-    System {
-        /// The child that was to be.
-        child: String,
-        /// What was attempted.
-        step: &'static str,
-        /// What the kernel said.
-        source: io::Error,
-    },
-}
+use crate::sys::signals::Mask;
+use crate::threads::{self, Alone, NotAlone};
 
 /// `fork()`: makes a child that runs `f` and ends with it.
 ///
@@ -100,23 +47,24 @@ pub enum ForkError {
 ///
 /// # Errors
 ///
-/// See [`ForkError`]. A failure of the child to set itself up comes later, as
+/// See [`StartError`]. A failure of the child to set itself up comes later, as
 /// [`exit_code::SETUP_FAILED`](crate::exit_code::SETUP_FAILED).
 ///
 /// # Cost
 ///
 /// That of `fork`, which grows with the resident memory (some 20 us per MiB), and about ten cheap
 /// system calls. The parent then pays a page fault for each page it changes while the child lives.
-pub fn fork<F, R>(options: ForkOptions<'_>, f: F) -> Result<Child, ForkError>
+pub fn fork<F, R>(options: ForkOptions<'_>, f: F) -> Result<Child, StartError>
 where
     F: FnOnce(ChildContext) -> R,
     R: Ending,
 {
     let mut options = options;
-    let alone = check(&options)?;
-    lift_above_streams(&mut options)?;
+    prepare::check(&options)?;
+    let alone = only_thread(&options)?;
+    prepare::lift_above_streams(&mut options)?;
     let page = LifePage::anonymous().map_err(|e| system(&options, "map its page", e))?;
-    let lineage = lineage(options.group);
+    let lineage = prepare::lineage(options.group, lifeline::own_word());
     flush();
     let mask = Mask::full()
         .install()
@@ -138,70 +86,14 @@ where
     child
 }
 
-/// Everything that can be refused before anything is made.
-fn check(options: &ForkOptions<'_>) -> Result<Alone, ForkError> {
-    let child = || options.name.clone();
-    if options.name.contains('\0') {
-        return Err(ForkError::BadName { child: child() });
-    }
-    match signals::children_reap_themselves() {
-        Ok(false) => {}
-        Ok(true) => return Err(ForkError::ChildrenDiscarded { child: child() }),
-        Err(source) => return Err(system(options, "read the disposition of SIGCHLD", source)),
-    }
+fn only_thread(options: &ForkOptions<'_>) -> Result<Alone, StartError> {
     threads::alone().map_err(|error| match error {
-        NotAlone::Others(threads) => ForkError::OtherThreads {
-            child: child(),
+        NotAlone::Others(threads) => StartError::OtherThreads {
+            child: options.name.clone(),
             threads,
         },
         NotAlone::Unknown(source) => system(options, "count the threads in /proc", source),
     })
-}
-
-/// A process that was started without 0, 1 or 2 gets these numbers for its own descriptors; the
-/// child's streams would then overwrite what it was given.
-fn lift_above_streams(options: &mut ForkOptions<'_>) -> Result<(), ForkError> {
-    for index in 0..options.given.len() {
-        if options.given[index].as_raw_fd() < 3 {
-            let lifted = options.given[index].try_clone();
-            options.given[index] = lifted.map_err(|e| system(options, "move a descriptor", e))?;
-        }
-    }
-    Ok(())
-}
-
-/// Where the child will stand: the maker of a group is the root of the tree in it.
-fn lineage(group: Group) -> Lineage {
-    let parent = Pid::this();
-    let parent_word = lifeline::own_word();
-    let inherited = ParentWatch::current();
-    let inherited = inherited.as_ref();
-    let stays = match group {
-        Group::Inherit => true,
-        Group::New => false,
-        Group::Join(group) => inherited.and_then(ParentWatch::tree) == Some(group),
-    };
-    match (stays, group) {
-        (true, _) => Lineage {
-            parent,
-            parent_word,
-            root_word: inherited.map_or(parent_word, ParentWatch::root_word),
-            tree: inherited.and_then(ParentWatch::tree),
-        },
-        (false, Group::Join(tree)) => Lineage {
-            parent,
-            parent_word,
-            root_word: parent_word,
-            tree: Some(tree),
-        },
-        // The child fills in its own number when it leads the group.
-        (false, _) => Lineage {
-            parent,
-            parent_word,
-            root_word: parent_word,
-            tree: None,
-        },
-    }
 }
 
 /// What is buffered must be written once: by the parent, now.
@@ -213,7 +105,7 @@ fn flush() {
 }
 
 /// The parent's half of the child's start. On failure the child is killed and reaped.
-fn adopt(pid: Pid, options: &ForkOptions<'_>, page: LifePage) -> Result<Child, ForkError> {
+fn adopt(pid: Pid, options: &ForkOptions<'_>, page: LifePage) -> Result<Child, StartError> {
     let adopted = open(pid, options, &page);
     match adopted {
         Ok((pidfd, group)) => Ok(Child::new(options.name.clone(), pid, pidfd, page, group)),
@@ -228,7 +120,7 @@ fn open(
     pid: Pid,
     options: &ForkOptions<'_>,
     page: &LifePage,
-) -> Result<(OwnedFd, Option<Pid>), ForkError> {
+) -> Result<(OwnedFd, Option<Pid>), StartError> {
     let pidfd = process::open_pidfd(pid).map_err(|e| system(options, "open its pidfd", e))?;
     let group = set_group(pid, options)?;
     page.hide_from_children()
@@ -237,7 +129,7 @@ fn open(
 }
 
 /// Puts the child into its group, as the child does too; the group, unless inherited.
-fn set_group(pid: Pid, options: &ForkOptions<'_>) -> Result<Option<Pid>, ForkError> {
+fn set_group(pid: Pid, options: &ForkOptions<'_>) -> Result<Option<Pid>, StartError> {
     let target = match options.group {
         Group::Inherit => return Ok(None),
         Group::New => pid,
@@ -247,7 +139,7 @@ fn set_group(pid: Pid, options: &ForkOptions<'_>) -> Result<Option<Pid>, ForkErr
         // The child has executed another program already, after it did this itself.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => Ok(Some(target)),
         Err(source) => Err(match options.group {
-            Group::Join(group) => ForkError::GroupGone {
+            Group::Join(group) => StartError::GroupGone {
                 child: options.name.clone(),
                 group,
                 source,
@@ -256,17 +148,4 @@ fn set_group(pid: Pid, options: &ForkOptions<'_>) -> Result<Option<Pid>, ForkErr
         }),
         Ok(()) => Ok(Some(target)),
     }
-}
-
-fn system(options: &ForkOptions<'_>, step: &'static str, source: io::Error) -> ForkError {
-    ForkError::System {
-        child: options.name.clone(),
-        step,
-        source,
-    }
-}
-
-fn list(threads: &[ThreadName]) -> String {
-    let names: Vec<String> = threads.iter().map(ToString::to_string).collect();
-    names.join(", ")
 }

@@ -1,8 +1,9 @@
 //! Processes that start whole and die whole: fork, parent liveness, groups, reaping, descendants.
 //!
-//! A parent forks children that run a function each; children fork children of their own. Whatever
+//! A parent makes children that run a function each; children make children of their own. Whatever
 //! dies first, however it dies, nothing of the tree below it stays, and the parent of what died
-//! knows exactly how.
+//! knows exactly how. [`fork()`] copies the parent, closures included; [`spawn()`] starts the program
+//! again and finds a [registered](register) function by its name, from any thread of any process.
 //!
 //! ```no_run
 //! use std::time::{Duration, Instant};
@@ -38,7 +39,7 @@
 //! # Guarantees
 //!
 //! - A fork happens only where it is safe: in a process of one thread. Elsewhere it is refused, and
-//!   the threads are named.
+//!   the threads are named; a spawn works there, and costs the same from a parent of any size.
 //! - A child never returns into its parent's frames and runs none of its exit handlers,
 //!   destructors or buffers. It has the descriptors that it was given, default signal
 //!   dispositions, an empty signal mask, and a name.
@@ -54,6 +55,7 @@
 #![deny(unsafe_code)]
 
 mod birth;
+mod boot;
 mod cause;
 mod child;
 mod children;
@@ -63,18 +65,23 @@ mod descendants;
 mod ending;
 mod escalation;
 mod fork;
+mod keeper;
 mod lifeline;
 mod options;
 mod orphans;
 mod pid;
+mod prepare;
 mod proc;
+mod registry;
 mod signal;
+mod spawn;
 mod sync;
 mod sys;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod threads;
 mod watch;
+
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use cause::{ExitCause, exit_code};
 pub use child::{Child, ChildError, ChildStatus};
@@ -84,11 +91,23 @@ pub use death_word::{Armed, DeathWord};
 pub use descendants::descendants;
 pub use ending::Ending;
 pub use escalation::{Stage, Termination};
-pub use fork::{ForkError, fork};
+pub use fork::fork;
 pub use options::{ForkOptions, Group, Stream};
 pub use orphans::adopt_orphans;
 pub use pid::Pid;
+pub use prepare::StartError;
 pub use proc::{ProcessInfo, ProcessState};
 pub use signal::Signal;
+pub use spawn::spawn;
 pub use threads::ThreadName;
 pub use watch::{ParentWatch, Parked, Rearmed};
+
+/// The former name of [`StartError`].
+pub type ForkError = StartError;
+
+/// For the expansion of [`register!`].
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::registry::{FUNCTIONS, Function, finish};
+    pub use linkme::{self, distributed_slice};
+}

@@ -20,6 +20,7 @@ pub(crate) mod prctl;
 pub(crate) mod process;
 pub(crate) mod robust;
 pub(crate) mod signals;
+pub(crate) mod spawn;
 pub(crate) mod wait;
 
 /// Turns the C convention "minus one and errno" into a result.

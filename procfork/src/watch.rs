@@ -36,6 +36,7 @@ use std::time::{Duration, Instant};
 
 use crate::cause::exit_code;
 use crate::death_word::{DeathWord, OwnerDied};
+use crate::lifeline::PageSource;
 use crate::pid::Pid;
 use crate::signal::Signal;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering, lock};
@@ -48,14 +49,9 @@ use crate::sys::{prctl, process};
 /// [`ParentWatch::current`].
 #[derive(Debug)]
 pub struct ParentWatch {
-    /// As `getpid()` of the parent said before the fork.
-    parent: Pid,
-    /// Death word of the parent; none where robust mutexes are not as expected.
-    parent_word: Option<DeathWord<'static>>,
-    /// Death word of the root; the same as the parent's for children of the root.
-    root_word: Option<DeathWord<'static>>,
-    /// The group that holds the whole tree and not its root, once one was made.
-    tree: Option<Pid>,
+    /// Its pid is as `getpid()` of the parent said before this process was made; its words are
+    /// none where robust mutexes are not as expected.
+    lineage: Lineage,
     signal: Option<Signal>,
     /// Counts calls of `is_alive`, to ask for the parent's pid now and then.
     checks: AtomicU32,
@@ -103,14 +99,14 @@ impl ParentWatch {
 
     /// The parent's pid, as it was before the fork.
     pub fn parent(&self) -> Pid {
-        self.parent
+        self.lineage.parent
     }
 
     /// Death words to wait on beside one's own word: of the parent, then of the root if that is
     /// another process. Empty where robust mutexes are not as expected.
     pub fn death_words(&self) -> impl Iterator<Item = DeathWord<'static>> {
-        let root = self.root_word.filter(|root| !self.parent_is(root));
-        self.parent_word.into_iter().chain(root)
+        let root = self.lineage.root_word.filter(|root| !self.parent_is(root));
+        self.lineage.parent_word.into_iter().chain(root)
     }
 
     /// Whether parent and root are alive, as far as is known. For hot loops: one or two relaxed
@@ -201,18 +197,9 @@ impl ParentWatch {
         })
     }
 
-    pub(crate) fn new(birth: Lineage, signal: Option<Signal>) -> Self {
-        let Lineage {
-            parent,
-            parent_word,
-            root_word,
-            tree,
-        } = birth;
+    pub(crate) fn new(lineage: Lineage, signal: Option<Signal>) -> Self {
         Self {
-            parent,
-            parent_word,
-            root_word,
-            tree,
+            lineage,
             signal,
             checks: AtomicU32::new(0),
         }
@@ -223,12 +210,8 @@ impl ParentWatch {
         *lock(&CURRENT) = Some((Pid::this(), self.clone()));
     }
 
-    pub(crate) fn root_word(&self) -> Option<DeathWord<'static>> {
-        self.root_word
-    }
-
-    pub(crate) fn tree(&self) -> Option<Pid> {
-        self.tree
+    pub(crate) fn lineage(&self) -> &Lineage {
+        &self.lineage
     }
 
     fn park_on(&self, own: Option<Expect<'_>>, deadline: Option<Instant>) -> Parked {
@@ -267,39 +250,37 @@ impl ParentWatch {
     }
 
     fn word_says_dead(&self) -> bool {
-        self.parent_word.is_some_and(|word| word.owner_died()) || self.root_is_dead()
+        self.lineage
+            .parent_word
+            .is_some_and(|word| word.owner_died())
+            || self.root_is_dead()
     }
 
     fn root_is_dead(&self) -> bool {
-        self.root_word.is_some_and(|word| word.owner_died())
+        self.lineage.root_word.is_some_and(|word| word.owner_died())
     }
 
     fn parent_is(&self, other: &DeathWord<'_>) -> bool {
-        self.parent_word
+        self.lineage
+            .parent_word
             .is_some_and(|parent| std::ptr::eq(parent.address(), other.address()))
     }
 
     /// `None` is a parent outside the pid namespace, which tells nothing.
     fn parent_has_pid(&self) -> bool {
-        process::parent_pid().is_none_or(|now| now == self.parent)
+        process::parent_pid().is_none_or(|now| now == self.lineage.parent)
     }
 
     fn is_in_tree_group(&self) -> bool {
-        self.tree
+        self.lineage
+            .tree
             .is_some_and(|tree| process::group_of(Pid::this()).is_ok_and(|own| own == tree))
     }
 }
 
 impl Clone for ParentWatch {
     fn clone(&self) -> Self {
-        Self {
-            parent: self.parent,
-            parent_word: self.parent_word,
-            root_word: self.root_word,
-            tree: self.tree,
-            signal: self.signal,
-            checks: AtomicU32::new(0),
-        }
+        Self::new(self.lineage, self.signal)
     }
 }
 
@@ -308,7 +289,11 @@ impl Clone for ParentWatch {
 pub(crate) struct Lineage {
     pub(crate) parent: Pid,
     pub(crate) parent_word: Option<DeathWord<'static>>,
+    pub(crate) parent_is_root: bool,
+    /// The same as the parent's when the parent is the root.
     pub(crate) root_word: Option<DeathWord<'static>>,
+    /// Where a program that is started further down finds the root's page.
+    pub(crate) root_source: Option<PageSource>,
     pub(crate) tree: Option<Pid>,
 }
 

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "system calls; see the Safety section of `sys`")]
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use super::checked;
 
@@ -38,6 +38,18 @@ pub(crate) fn replace_streams(streams: &[Option<OwnedFd>; 3]) -> io::Result<()> 
 pub(crate) fn set_close_on_exec(fd: RawFd) -> io::Result<()> {
     // SAFETY: plain numbers; a wrong descriptor is EBADF.
     checked(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) }).map(drop)
+}
+
+/// Takes ownership of a descriptor that was handed to this process by number, if it is open.
+///
+/// # Safety
+///
+/// Nobody else in this process owns it.
+pub(crate) unsafe fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
+    // Fails with EBADF when it is not open; an inherited one must not go to programs run later.
+    set_close_on_exec(fd)?;
+    // SAFETY: open, as just seen; without another owner, as the caller vouches.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn close_gaps(keep: &[u32]) -> io::Result<()> {

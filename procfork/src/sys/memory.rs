@@ -1,10 +1,24 @@
 //! Memory that several processes share.
 #![expect(unsafe_code, reason = "system calls; see the Safety section of `sys`")]
 
+use std::ffi::CStr;
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::ptr::NonNull;
 
 use super::checked;
+
+/// `memfd_create(MFD_CLOEXEC)`: a nameless file in memory, zero-filled, of this length. The label
+/// is what `/proc` shows for it.
+pub(crate) fn memory_file(label: &CStr, len: usize) -> io::Result<File> {
+    // SAFETY: the label ends with a zero byte and lives for the call.
+    let fd = checked(unsafe { libc::memfd_create(label.as_ptr(), libc::MFD_CLOEXEC) })?;
+    // SAFETY: the call above created this descriptor and nobody else knows it.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    file.set_len(u64::try_from(len).unwrap_or(u64::MAX))?;
+    Ok(file)
+}
 
 /// A shared mapping, zero-filled at first, unmapped when dropped.
 ///
@@ -25,6 +39,11 @@ impl SharedMapping {
     /// `mmap(MAP_SHARED | MAP_ANONYMOUS)`: memory that forked children inherit and share.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
         Self::map(len, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
+    }
+
+    /// `mmap(MAP_SHARED, fd)`: the first `len` bytes of a memory file.
+    pub(crate) fn of(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        Self::map(len, libc::MAP_SHARED, fd.as_raw_fd())
     }
 
     fn map(len: usize, flags: i32, fd: i32) -> io::Result<Self> {

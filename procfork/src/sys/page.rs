@@ -15,6 +15,7 @@
 )]
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
 use super::memory::SharedMapping;
@@ -36,6 +37,11 @@ impl LifePage {
     /// A page that forked children inherit.
     pub(crate) fn anonymous() -> io::Result<Self> {
         SharedMapping::anonymous(PAGE_BYTES).map(Self)
+    }
+
+    /// The page at the head of a memory file of at least [`PAGE_BYTES`].
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        SharedMapping::of(fd, PAGE_BYTES).map(Self)
     }
 
     /// Children forked from now on do not get this page.

@@ -32,6 +32,21 @@ impl Mask {
         Self(unsafe { set.assume_init() })
     }
 
+    /// Every signal, those included that the C library keeps for itself and leaves out of a full
+    /// mask. For dispositions only.
+    pub(crate) fn every() -> Self {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: one set, valid for writes; any bits are a valid set.
+        unsafe { set.as_mut_ptr().write_bytes(0xff, 1) };
+        // SAFETY: initialised by the call above.
+        Self(unsafe { set.assume_init() })
+    }
+
+    /// For calls that take a set.
+    pub(crate) fn as_raw(&self) -> *const libc::sigset_t {
+        &raw const self.0
+    }
+
     /// `pthread_sigmask(SIG_SETMASK)`: puts this mask in force for the calling thread and returns
     /// the one before.
     pub(crate) fn install(&self) -> io::Result<Mask> {

@@ -7,6 +7,7 @@ mod fork;
 mod harness;
 mod liveness;
 mod robust;
+mod spawn;
 mod support;
 
 use std::process::ExitCode;
@@ -77,4 +78,16 @@ const TESTS: &[Test] = testing::list![
     harness::a_listing_has_the_lines_that_other_runners_parse,
     harness::output_is_captured_unless_asked_otherwise,
     harness::a_run_of_all_counts_all,
+    spawn::a_function_finds_its_name_its_bytes_and_its_descriptors,
+    spawn::endings_are_those_of_a_forked_child,
+    spawn::a_crate_without_unsafe_code_can_register,
+    spawn::an_unknown_name_is_refused_with_those_that_exist,
+    spawn::a_child_is_clean_and_has_what_it_was_given_under_the_same_numbers,
+    spawn::a_command_run_in_a_child_sees_the_streams_only_and_no_marker,
+    spawn::a_stream_can_be_replaced,
+    spawn::a_group_can_be_joined_while_it_lives,
+    spawn::a_chain_of_spawned_children_follows_a_killed_root,
+    spawn::a_chain_of_spawned_children_follows_a_killed_middle,
+    spawn::a_marker_that_leaked_is_ignored,
+    spawn::a_forked_child_can_spawn_and_a_spawned_one_can_fork,
 ];
