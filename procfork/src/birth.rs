@@ -28,8 +28,10 @@ use crate::ending::Ending;
 use crate::lifeline;
 use crate::options::{ForkOptions, Group};
 use crate::pid::Pid;
+use crate::prepare;
 use crate::registry;
 use crate::signal::Signal;
+use crate::sweep::MARK;
 use crate::sys::page::LifePage;
 use crate::sys::signals::{self, Mask};
 use crate::sys::{self, fds, prctl, process};
@@ -40,6 +42,7 @@ pub(crate) struct Birth<'fd> {
     pub(crate) options: ForkOptions<'fd>,
     pub(crate) page: LifePage,
     pub(crate) lineage: Lineage,
+    pub(crate) mark: String,
 }
 
 /// Brings a forked child up, runs its function, and ends the process.
@@ -52,9 +55,11 @@ where
         options,
         page,
         mut lineage,
+        mark,
     } = birth;
     // First of all: the page carries the last words of whatever fails below.
     let page = lifeline::adopt(page);
+    sys::spawn::set_variable(MARK, &prepare::ancestors(&mark));
     if let Group::New = options.group {
         lineage.tree = Some(Pid::this());
     }

@@ -32,9 +32,20 @@ pub struct Child {
     parent: Pid,
     pidfd: OwnedFd,
     page: LifePage,
+    /// What its descendants are known by; see `sweep`.
+    mark: String,
     /// The process group that it was put into, unless it inherited its parent's.
     group: Option<Pid>,
     fate: Mutex<Fate>,
+}
+
+/// A process that was just made, before its parent knows it as a [`Child`].
+pub(crate) struct Made {
+    pub(crate) name: String,
+    pub(crate) mark: String,
+    pub(crate) pid: Pid,
+    pub(crate) pidfd: OwnedFd,
+    pub(crate) page: LifePage,
 }
 
 /// What is known of the end, and whether the kernel still has the zombie.
@@ -121,20 +132,22 @@ pub enum ChildError {
 }
 
 impl Child {
-    pub(crate) fn new(
-        name: String,
-        pid: Pid,
-        pidfd: OwnedFd,
-        page: LifePage,
-        group: Option<Pid>,
-    ) -> Self {
-        let fate = Mutex::new(Fate::Unknown);
+    pub(crate) fn new(made: Made, group: Option<Pid>) -> Self {
+        let Made {
+            name,
+            mark,
+            pid,
+            pidfd,
+            page,
+        } = made;
+        let (parent, fate) = (Pid::this(), Mutex::new(Fate::Unknown));
         Self {
             name,
             pid,
-            parent: Pid::this(),
+            parent,
             pidfd,
             page,
+            mark,
             group,
             fate,
         }
@@ -241,6 +254,15 @@ impl Child {
         }
         let sent = process::signal_pidfd(self.pidfd(), signal);
         sent.map_err(|source| self.failed("signal", source))
+    }
+
+    pub(crate) fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    /// Where its page is mapped in this process.
+    pub(crate) fn page_address(&self) -> usize {
+        self.page.address()
     }
 
     pub(crate) fn fate(&self) -> Fate {

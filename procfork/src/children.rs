@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::cause::ExitCause;
 use crate::child::{Child, ChildError, ChildStatus};
-use crate::escalation::{self, Stage};
+use crate::escalation::{Attempt, Escalation, Stage};
 use crate::options::Group;
 use crate::pid::Pid;
 use crate::signal::Signal;
+use crate::sweep::Stray;
 use crate::sync::{Mutex, lock};
 use crate::sys::epoll::Epoll;
 
@@ -78,6 +79,8 @@ pub struct Closing {
     pub ended: Vec<Ended>,
     /// Not ended by the deadline.
     pub survivors: Vec<Survivor>,
+    /// Descendants that had to be swept up, with [`Reach::Descendants`](crate::Reach::Descendants).
+    pub strays: Vec<Stray>,
 }
 
 impl Children {
@@ -193,49 +196,33 @@ impl Children {
     /// that are left, waits until the deadline. See [`Stage`] for the steps.
     ///
     /// One deadline for all: the time does not grow with their number. The grace period is cut at
-    /// the deadline; with a deadline that has passed they are killed at once. Ended children are
-    /// reaped and leave this set; survivors are named and stay.
+    /// the deadline. Ended children are reaped and leave this set; survivors are named and stay.
+    ///
+    /// A group is killed whole: children of the same group in another set go too.
     pub fn terminate(&mut self, grace: Duration, deadline: Instant) -> Closing {
-        let asked_until = deadline.min(Instant::now() + grace);
-        let before = self.ended_now();
-        for (member, _) in self
-            .members
-            .iter()
-            .zip(&before)
-            .filter(|(_, ended)| !**ended)
-        {
-            member.child.ask();
-        }
-        let _ = self.wait_all(asked_until);
-        let asked = self.ended_now();
-        self.kill_all();
-        let _ = self.wait_all(deadline);
-        let stages = before.iter().zip(&asked).map(|pair| match pair {
-            (true, _) => Stage::Ended,
-            (false, true) => Stage::Asked,
-            (false, false) => Stage::Killed,
-        });
-        self.settle(stages.collect())
+        self.terminate_with(Escalation::after(grace), deadline)
     }
 
-    /// `SIGKILL` to every group that an own child proves, and to every child.
-    fn kill_all(&self) {
-        let mut groups: Vec<Pid> = self.iter().filter_map(Child::proven_group).collect();
-        groups.sort_unstable();
-        groups.dedup();
-        groups.into_iter().for_each(escalation::kill_group);
-        self.iter().for_each(Child::kill);
-    }
-
-    fn ended_now(&self) -> Vec<bool> {
-        self.iter()
-            .map(|child| matches!(child.try_wait(), Ok(Some(_))))
-            .collect()
+    /// Ends all children by this plan, until the deadline.
+    pub fn terminate_with(&mut self, plan: Escalation, deadline: Instant) -> Closing {
+        let children: Vec<&Child> = self.iter().collect();
+        let group_of = &Child::proven_group;
+        let attempt = Attempt {
+            children: &children,
+            plan,
+            deadline,
+            group_of,
+        };
+        let (stages, strays) = attempt.run();
+        self.settle(stages, strays)
     }
 
     /// Reaps what has ended; the rest stays.
-    fn settle(&mut self, stages: Vec<Stage>) -> Closing {
-        let mut closing = Closing::default();
+    fn settle(&mut self, stages: Vec<Stage>, strays: Vec<Stray>) -> Closing {
+        let mut closing = Closing {
+            strays,
+            ..Closing::default()
+        };
         for (member, stage) in std::mem::take(&mut self.members).into_iter().zip(stages) {
             let child = &member.child;
             let (name, pid) = (child.name().to_owned(), child.pid());

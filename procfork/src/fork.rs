@@ -20,7 +20,7 @@ use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 
 use crate::birth::{self, Birth};
-use crate::child::Child;
+use crate::child::{Child, Made};
 use crate::context::ChildContext;
 use crate::ending::Ending;
 use crate::lifeline;
@@ -65,6 +65,7 @@ where
     prepare::lift_above_streams(&mut options)?;
     let page = LifePage::anonymous().map_err(|e| system(&options, "map its page", e))?;
     let lineage = prepare::lineage(options.group, lifeline::own_word());
+    let mark = prepare::mark();
     flush();
     let mask = Mask::full()
         .install()
@@ -75,10 +76,11 @@ where
                 options,
                 page,
                 lineage,
+                mark,
             },
             f,
         ),
-        Ok(Side::ParentOf(pid)) => adopt(pid, &options, page),
+        Ok(Side::ParentOf(pid)) => adopt(pid, &options, page, mark),
         Err(source) => Err(system(&options, "duplicate the process", source)),
     };
     // The mask was valid when it was read, so that putting it back cannot fail.
@@ -105,10 +107,23 @@ fn flush() {
 }
 
 /// The parent's half of the child's start. On failure the child is killed and reaped.
-fn adopt(pid: Pid, options: &ForkOptions<'_>, page: LifePage) -> Result<Child, StartError> {
-    let adopted = open(pid, options, &page);
-    match adopted {
-        Ok((pidfd, group)) => Ok(Child::new(options.name.clone(), pid, pidfd, page, group)),
+fn adopt(
+    pid: Pid,
+    options: &ForkOptions<'_>,
+    page: LifePage,
+    mark: String,
+) -> Result<Child, StartError> {
+    match open(pid, options, &page) {
+        Ok((pidfd, group)) => Ok(Child::new(
+            Made {
+                name: options.name.clone(),
+                mark,
+                pid,
+                pidfd,
+                page,
+            },
+            group,
+        )),
         Err(error) => {
             process::kill_and_reap(pid);
             Err(error)

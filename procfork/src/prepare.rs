@@ -1,12 +1,16 @@
 //! What both ways of making a child refuse, check and prepare.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::SystemTime;
 
 use crate::death_word::DeathWord;
 use crate::lifeline;
 use crate::options::{ForkOptions, Group};
 use crate::pid::Pid;
+use crate::sweep::MARK;
 use crate::sys::signals;
 use crate::threads::ThreadName;
 use crate::watch::{Lineage, ParentWatch};
@@ -152,6 +156,23 @@ pub(crate) fn lineage(group: Group, own_word: Option<DeathWord<'static>>) -> Lin
         },
         Group::New => own_root,
     }
+}
+
+/// A mark for one child, unlike any other of this machine's present run: no two children of one
+/// process are made in the same nanosecond.
+pub(crate) fn mark() -> String {
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    format!("{}.{}", Pid::this(), now.as_nanos())
+}
+
+/// The marks of a child and of its ancestors, for its environment.
+pub(crate) fn ancestors(mark: &str) -> OsString {
+    let mut marks = std::env::var_os(OsStr::from_bytes(MARK.to_bytes())).unwrap_or_default();
+    marks.push("/");
+    marks.push(mark);
+    marks
 }
 
 pub(crate) fn system(

@@ -24,12 +24,12 @@ use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::FileExt as _;
 
 use crate::birth;
 use crate::boot::Boot;
-use crate::child::Child;
+use crate::child::{Child, Made};
 use crate::keeper;
 use crate::lifeline::{self, Shareable};
 use crate::options::{ForkOptions, Group};
@@ -37,6 +37,7 @@ use crate::pid::Pid;
 use crate::prepare::{self, StartError, system};
 use crate::registry;
 use crate::signal::Signal;
+use crate::sweep::MARK;
 use crate::sys;
 use crate::sys::memory::memory_file;
 use crate::sys::page::{LifePage, PAGE_BYTES};
@@ -75,7 +76,8 @@ pub fn spawn(options: ForkOptions<'_>, function: &str, args: &[u8]) -> Result<Ch
     let own = lifeline::shareable();
     let boot = boot(&options, own, function, args);
     let (file, page) = store(&boot).map_err(|e| system(&options, "write its record", e))?;
-    let order = Order::new(&mut options, &boot, &file);
+    let mark = prepare::mark();
+    let order = Order::new(&mut options, &boot, &file, &mark);
     let order = order.map_err(|e| system(&options, "describe its program", e))?;
     let started = keeper::run(move || order.start());
     let pid = started.map_err(|e| system(&options, "start the keeper thread", e))?;
@@ -87,7 +89,16 @@ pub fn spawn(options: ForkOptions<'_>, function: &str, args: &[u8]) -> Result<Ch
                 Group::New => Some(pid),
                 Group::Join(group) => Some(group),
             };
-            Ok(Child::new(options.name, pid, pidfd, page, group))
+            Ok(Child::new(
+                Made {
+                    name: options.name,
+                    mark,
+                    pid,
+                    pidfd,
+                    page,
+                },
+                group,
+            ))
         }
         Err(source) => {
             process::kill_and_reap(pid);
@@ -158,7 +169,12 @@ struct Order {
 }
 
 impl Order {
-    fn new(options: &mut ForkOptions<'_>, boot: &Boot, file: &File) -> io::Result<Self> {
+    fn new(
+        options: &mut ForkOptions<'_>,
+        boot: &Boot,
+        file: &File,
+        mark: &str,
+    ) -> io::Result<Self> {
         let program = env::current_exe()?.into_os_string();
         let args = [program, OsString::from(&options.name)].map(terminated);
         let page = boot.parent_page.map(|(fd, _)| fd);
@@ -170,7 +186,7 @@ impl Order {
         };
         Ok(Self {
             args: args.into_iter().collect::<io::Result<_>>()?,
-            env: environment(file.as_raw_fd())?,
+            env: environment(file.as_raw_fd(), mark)?,
             streams: std::mem::take(&mut options.streams),
             inherit: own.chain(options.open_numbers()).collect(),
             group,
@@ -191,17 +207,20 @@ impl Order {
     }
 }
 
-/// The environment of this process, and the marker.
-fn environment(fd: RawFd) -> io::Result<Vec<CString>> {
-    let marker = MARKER.to_string_lossy();
-    let own = env::vars_os().filter(|(key, _)| *key != *marker);
-    let marker = (OsString::from(&*marker), OsString::from(fd.to_string()));
-    let pair = |(mut key, value): (OsString, OsString)| {
-        key.push("=");
-        key.push(value);
-        terminated(key)
+/// The environment of this process, with the marker and the marks of its line.
+fn environment(fd: RawFd, mark: &str) -> io::Result<Vec<CString>> {
+    let key = |name: &CStr| OsStr::from_bytes(name.to_bytes()).to_owned();
+    let own = [
+        (key(MARKER), OsString::from(fd.to_string())),
+        (key(MARK), prepare::ancestors(mark)),
+    ];
+    let others = env::vars_os().filter(|(name, _)| own.iter().all(|(key, _)| key != name));
+    let entry = |(mut name, value): (OsString, OsString)| {
+        name.push("=");
+        name.push(value);
+        terminated(name)
     };
-    own.chain([marker]).map(pair).collect()
+    others.chain(own.iter().cloned()).map(entry).collect()
 }
 
 fn terminated(text: OsString) -> io::Result<CString> {

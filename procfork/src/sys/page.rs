@@ -44,6 +44,11 @@ impl LifePage {
         SharedMapping::of(fd, PAGE_BYTES).map(Self)
     }
 
+    /// Where it is mapped in this process.
+    pub(crate) fn address(&self) -> usize {
+        self.0.start().addr().get()
+    }
+
     /// Children forked from now on do not get this page.
     pub(crate) fn hide_from_children(&self) -> io::Result<()> {
         self.0.hide_from_children()

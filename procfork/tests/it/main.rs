@@ -9,6 +9,7 @@ mod liveness;
 mod robust;
 mod spawn;
 mod support;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -90,4 +91,13 @@ const TESTS: &[Test] = testing::list![
     spawn::a_chain_of_spawned_children_follows_a_killed_middle,
     spawn::a_marker_that_leaked_is_ignored,
     spawn::a_forked_child_can_spawn_and_a_spawned_one_can_fork,
+    sweep::a_forked_daemon_is_found_by_its_mark,
+    sweep::a_daemon_program_is_found_by_its_mark,
+    sweep::one_that_left_the_group_is_found_below_its_parent,
+    sweep::what_descends_from_a_stray_is_found_with_it,
+    sweep::others_are_not_hit,
+    sweep::a_reach_of_the_process_spares_its_group,
+    sweep::strays_of_many_children_are_swept_in_one_attempt,
+    sweep::a_stray_reads_as_a_sentence,
+    sweep::descendants_come_breadth_first,
 ];

@@ -1,0 +1,225 @@
+//! Descendants that got out of the way are found, proved to be ours, and ended; others are not hit.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use procfork::{
+    Child, ChildContext, Children, Escalation, ForkOptions, Group, Pid, Proof, Reach, Stage, Stray,
+    adopt_orphans, descendants, fork,
+};
+
+use crate::support::{Line, child, runs, sleep_for_ever, soon, until};
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn leave_the_group() {
+    // SAFETY: takes nothing.
+    unsafe { libc::setsid() };
+}
+
+/// A fork that procfork knows nothing of: no death signal, no watch, no group.
+fn wild_fork(f: impl FnOnce()) -> Pid {
+    // SAFETY: the test's processes have one thread.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        f();
+        sleep_for_ever();
+    }
+    Pid::new(pid).unwrap()
+}
+
+/// Forked twice, in a session of its own, its parent gone: it says its pid.
+fn daemon(line: &Line) {
+    let middle = wild_fork(|| {
+        wild_fork(|| {
+            leave_the_group();
+            line.say(Pid::this());
+        });
+        std::process::abort();
+    });
+    // SAFETY: no status is asked for; an own child.
+    unsafe { libc::waitpid(middle.raw(), std::ptr::null_mut(), 0) };
+}
+
+#[track_caller]
+fn check(leader: &Child, stray: Pid, proof: Proof) {
+    let plan = Escalation::after(LONG).reach(Reach::Descendants);
+    let ended = leader.terminate_with(plan, soon()).unwrap();
+    assert_eq!(ended.stage, Stage::Asked);
+    let found: Vec<&Stray> = ended
+        .strays
+        .iter()
+        .filter(|s| s.process.pid == stray)
+        .collect();
+    assert_eq!(found.len(), 1, "{:?}", ended.strays);
+    assert_eq!((found[0].proof, found[0].gone), (proof, true));
+    assert!(!runs(stray));
+    assert!(
+        descendants(Pid::this()).unwrap().is_empty(),
+        "adopted and reaped"
+    );
+}
+
+fn leader(line: &Line, f: impl FnOnce(&ChildContext)) -> Child {
+    adopt_orphans(true).unwrap();
+    let options = ForkOptions::new("leader").group(Group::New).keep(line.fd());
+    let leader = fork(options, |context| {
+        f(&context);
+        let _ = context.parent.wait_gone(None);
+    });
+    leader.unwrap()
+}
+
+pub(crate) fn a_forked_daemon_is_found_by_its_mark() {
+    let mut line = Line::new();
+    let leader = leader(&line, |_| daemon(&line));
+    let stray = line.hear_pid();
+    check(&leader, stray, Proof::Mark);
+}
+
+pub(crate) fn a_daemon_program_is_found_by_its_mark() {
+    let mut line = Line::new();
+    let leader = leader(&line, |_| {
+        let script = "setsid sh -c 'echo $$ >&2; exec sleep 3600' >/dev/null & ";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).stdin(Stdio::null());
+        shell
+            .stderr(line.fd().try_clone_to_owned().unwrap())
+            .status()
+            .unwrap();
+    });
+    let stray = line.hear_pid();
+    until(|| procfork::ProcessInfo::of(stray).is_ok_and(|process| process.name == "sleep"));
+    check(&leader, stray, Proof::Mark);
+}
+
+pub(crate) fn one_that_left_the_group_is_found_below_its_parent() {
+    let mut line = Line::new();
+    let leader = leader(&line, |_| {
+        wild_fork(|| {
+            leave_the_group();
+            line.say(Pid::this());
+        });
+    });
+    let stray = line.hear_pid();
+    check(&leader, stray, Proof::Parent);
+}
+
+/// Everything that a stray made meanwhile goes too.
+pub(crate) fn what_descends_from_a_stray_is_found_with_it() {
+    let mut line = Line::new();
+    let leader = leader(&line, |_| {
+        wild_fork(|| {
+            leave_the_group();
+            wild_fork(|| {
+                leave_the_group();
+                line.say(Pid::this());
+            });
+        });
+    });
+    let stray = line.hear_pid();
+    check(&leader, stray, Proof::Parent);
+}
+
+/// A sibling, its forked daemon and a program of the test's own look alike and are left alone.
+pub(crate) fn others_are_not_hit() {
+    let mut line = Line::new();
+    let sibling = leader(&line, |_| daemon(&line));
+    let sibling_daemon = line.hear_pid();
+    let mut program = Command::new("sleep")
+        .arg("3600")
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let leader = leader(&line, |_| daemon(&line));
+    let stray = line.hear_pid();
+    let plan = Escalation::after(LONG).reach(Reach::Descendants);
+    let ended = leader.terminate_with(plan, soon()).unwrap();
+    let swept: Vec<Pid> = ended.strays.iter().map(|stray| stray.process.pid).collect();
+    assert_eq!(swept, [stray]);
+    assert!(runs(sibling_daemon));
+    assert_eq!(sibling.try_wait().unwrap(), None);
+    assert!(program.try_wait().unwrap().is_none());
+    program.kill().unwrap();
+    program.wait().unwrap();
+    check(&sibling, sibling_daemon, Proof::Mark);
+}
+
+pub(crate) fn a_reach_of_the_process_spares_its_group() {
+    let mut line = Line::new();
+    let leader = leader(&line, |_| {
+        wild_fork(|| line.say(Pid::this()));
+    });
+    let member = line.hear_pid();
+    let plan = Escalation::after(Duration::ZERO).reach(Reach::Process);
+    let ended = leader.terminate_with(plan, soon()).unwrap();
+    assert_eq!(ended.stage, Stage::Killed, "nobody was asked");
+    assert!(runs(member));
+    // SAFETY: plain numbers; the orphan is a child of this process by now, or of one above it.
+    unsafe { libc::kill(member.raw(), libc::SIGKILL) };
+    until(|| !runs(member));
+}
+
+pub(crate) fn strays_of_many_children_are_swept_in_one_attempt() {
+    let mut line = Line::new();
+    let mut children = Children::new().unwrap();
+    for _ in 0..3 {
+        children.push(leader(&line, |_| daemon(&line))).unwrap();
+    }
+    let strays: Vec<Pid> = (0..3).map(|_| line.hear_pid()).collect();
+    let plan = Escalation::after(LONG).reach(Reach::Descendants);
+    let closing = children.terminate_with(plan, soon());
+    assert!(closing.survivors.is_empty());
+    let mut swept: Vec<Pid> = closing
+        .strays
+        .iter()
+        .map(|stray| stray.process.pid)
+        .collect();
+    swept.sort_unstable();
+    let mut expected = strays;
+    expected.sort_unstable();
+    assert_eq!(swept, expected);
+    assert!(descendants(Pid::this()).unwrap().is_empty());
+}
+
+pub(crate) fn a_stray_reads_as_a_sentence() {
+    let mut line = Line::new();
+    let leader = leader(&line, |_| daemon(&line));
+    let stray = line.hear_pid();
+    let plan = Escalation::after(LONG).reach(Reach::Descendants);
+    let ended = leader.terminate_with(plan, soon()).unwrap();
+    let text = ended.strays[0].to_string();
+    assert_eq!(text, format!("leader ({stray}), found by its mark, killed"));
+}
+
+/// test > a, b; a > aa, ab; aa > aaa: children come before grandchildren, zombies included.
+pub(crate) fn descendants_come_breadth_first() {
+    let mut line = Line::new();
+    let grow = |name: &str, f: &dyn Fn()| {
+        let options = ForkOptions::new(name).keep(line.fd());
+        let made = fork(options, |context| {
+            f();
+            line.say("up");
+            let _ = context.parent.wait_gone(None);
+        });
+        made.unwrap()
+    };
+    let nothing = || ();
+    let a = grow("a", &|| {
+        let aa = grow("aa", &|| std::mem::forget(grow("aaa", &nothing)));
+        std::mem::forget((aa, grow("ab", &nothing)));
+    });
+    let b = grow("b", &nothing);
+    let zombie = child("zombie", |_| ());
+    zombie.wait(soon()).unwrap();
+    (0..5).for_each(|_| drop(line.hear()));
+    let found = descendants(Pid::this()).unwrap();
+    let names: Vec<&str> = found.iter().map(|process| process.name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "zombie", "aa", "ab", "aaa"]);
+    assert_eq!(found[3].parent, Some(a.pid()));
+    assert_eq!(descendants(b.pid()).unwrap(), []);
+    drop((a, b));
+    let gone = zombie.pid();
+    drop(zombie);
+    assert!(descendants(gone).is_err(), "no such process");
+}
