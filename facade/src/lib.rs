@@ -1,1 +1,84 @@
-//! The host runtime for accelerator nodes: a tree of worker processes, composed from six small crates.
+//! The host runtime for accelerator nodes.
+//!
+//! A program describes work as a graph of tasks over tensors; this crate keeps a tree of worker processes (one per chip,
+//! and host-side helpers), infers the order from what each task reads and writes, sends each task to its worker through
+//! shared memory, and takes the whole tree down cleanly, whatever dies first.
+//!
+//! ```
+#![doc = include_str!("../examples/readme.rs")]
+//! ```
+//!
+//! # The parts
+//!
+//! - **A worker and its tree**: [`Worker`], [`WorkerBuilder`], [`Platform`], [`Level`], [`State`], [`TreeNode`].
+//! - **What workers run**: [`ChipCallable`] with its [`Kernel`]s, host functions over [`Args`], orchestrations; each
+//!   registered once and named by a [`Handle`].
+//! - **Runs**: [`Orchestrator`] submits tasks with [`args`] to a [`Target`] ([`on`], [`any`]); [`RunHandle`] waits.
+//! - **Data**: [`Buffer`] and its [`View`]s are shared by every process, [`DeviceBuffer`] lives on one chip.
+//! - **What goes wrong**: [`Error`], with the first cause, the worker's path, and the exact end of a process.
+//!
+//! # What it promises
+//!
+//! - [`Worker::init`]: the whole tree is ready, or an error comes back and nothing is left.
+//! - Whatever is killed, at any instant: no process of the tree and no shared memory stays behind.
+//! - A failed or panicking task is a typed error that names task, worker and message; the worker goes on.
+//! - Tasks that conflict run in the order of their submission; tasks that provably do not, at once.
+//! - A device pointer that is stale or foreign is refused before any device call.
+//!
+//! # What it refuses to do
+//!
+//! It does not fork from a process with several threads. It registers no callable after `init` (not built yet). It moves
+//! no data between machines. It never touches a device in the process that calls it.
+#![deny(unsafe_code)]
+
+mod config;
+mod worker;
+mod start;
+mod tree;
+mod tree_plan;
+
+mod callable;
+mod orchestrator;
+mod run_handle;
+
+mod args;
+mod buffer;
+mod device_memory;
+mod element;
+mod view;
+
+mod engine;
+mod wire;
+mod control;
+mod child;
+mod incarnation;
+
+mod error;
+
+pub use args::{ARGS_MAX, ArgList, ArgTensor, Args, AsTensor, args};
+pub use buffer::{Buffer, View};
+pub use callable::{
+    ChipHandle, FunctionHandle, Handle, NextLevel, OrchestrationHandle, TaskResult, kind,
+};
+pub use config::{CHILDREN_MAX, Level, WorkerBuilder};
+pub use control::{FaultKind, RemoteError};
+pub use device_memory::DeviceBuffer;
+pub use element::Element;
+pub use error::{
+    ArgError, BufferError, CallableError, CloseError, ConfigError, Error, MemoryError, Name, RunError,
+    StartCause, StartError, StateError, SubmitError, TaskCause, WorkerDied,
+};
+pub use orchestrator::{Orchestrator, Target, TaskHandle, any, on};
+pub use run_handle::RunHandle;
+pub use tree::{Role, TreeNode};
+pub use view::{HostView, HostViewMut};
+pub use worker::Worker;
+
+pub use device::{
+    Arch, ChipArgs, ChipCallable, ChipOrchestrator, CoreArgs, CoreType, Digest, Kernel, KernelBody,
+    KernelContext, KernelError, KernelSource, OrchestrationError, Platform, ScalarValue, core_args,
+};
+pub use lifecycle::State;
+pub use procfork::ExitCause;
+pub use provenance::DevicePtr;
+pub use taskgraph::{DType, Scalar, Tag, Tensor};

@@ -1,0 +1,284 @@
+//! Arguments, on both sides: [`args`] builds the list that a task is submitted with, [`Args`] is what a function is given.
+
+use std::sync::Arc;
+
+use device::ScalarValue;
+use smallvec::SmallVec;
+use taskgraph::{ArgsError, Scalar, Tag, TaskArgs, TaskId, Tensor};
+
+use crate::buffer::{Buffer, BufferCore, View};
+use crate::device_memory::DeviceBuffer;
+use crate::element::Element;
+use crate::error::{ArgError, SubmitError};
+use crate::orchestrator::TaskHandle;
+use crate::view::Grant;
+
+/// The most tensors, and the most scalars, that one task can have.
+pub const ARGS_MAX: usize = 1024;
+
+/// What stands behind a tensor argument, and is kept alive by the task.
+#[derive(Debug, Clone)]
+pub(crate) enum Backing {
+    Shared(Arc<BufferCore>),
+    Device(provenance::Span),
+}
+
+/// A tensor and what stands behind it, as sealed traits hand them over.
+#[derive(Debug)]
+#[doc(hidden)]
+#[expect(unnameable_types, reason = "the inside of a sealed trait")]
+pub struct Parts(Tensor, Backing);
+
+impl Backing {
+    /// The range of device memory, if it is that.
+    pub(crate) fn span(&self) -> Option<provenance::Span> {
+        match self {
+            Backing::Device(span) => Some(*span),
+            Backing::Shared(_) => None,
+        }
+    }
+}
+
+mod sealed {
+    use super::Parts;
+
+    #[expect(unnameable_types, reason = "sealed: only this crate knows what a backing is")]
+    pub trait AsTensor {
+        fn parts(&self) -> Parts;
+    }
+}
+
+/// Something that can be a tensor argument: a [`Buffer`], a [`View`] of one, a [`DeviceBuffer`], or an argument that is
+/// passed on ([`ArgTensor`]).
+pub trait AsTensor: sealed::AsTensor {}
+
+impl<T: sealed::AsTensor> AsTensor for T {}
+
+impl<T: Element> sealed::AsTensor for Buffer<T> {
+    fn parts(&self) -> Parts {
+        Parts(*self.tensor(), Backing::Shared(Arc::clone(self.core())))
+    }
+}
+
+impl<T: Element> sealed::AsTensor for View<T> {
+    fn parts(&self) -> Parts {
+        Parts(*self.tensor(), Backing::Shared(Arc::clone(self.core())))
+    }
+}
+
+impl<T: Element> sealed::AsTensor for DeviceBuffer<T> {
+    fn parts(&self) -> Parts {
+        Parts(*self.tensor(), Backing::Device(self.span()))
+    }
+}
+
+impl sealed::AsTensor for ArgTensor {
+    fn parts(&self) -> Parts {
+        Parts(self.tensor, Backing::Shared(Arc::clone(&self.core)))
+    }
+}
+
+/// The arguments that a task is submitted with, in the order in which its function counts them.
+///
+/// What is wrong with an argument is kept and returned by the submit, so that a list reads without a `?` per line.
+#[derive(Debug, Clone, Default)]
+#[must_use = "arguments do nothing until a task is submitted with them"]
+pub struct ArgList {
+    args: TaskArgs,
+    backings: SmallVec<[Backing; 3]>,
+    order: SmallVec<[TaskId; 2]>,
+    fault: Option<ArgsError>,
+    too_many: bool,
+}
+
+/// An empty list of arguments.
+///
+/// ```no_run
+/// # fn submit(a: &facade::Buffer<f32>, c: &facade::Buffer<f32>) {
+/// let list = facade::args().input(a).output(c).scalar(0.5_f32);
+/// # }
+/// ```
+pub fn args() -> ArgList {
+    ArgList::default()
+}
+
+impl ArgList {
+    /// A tensor that the task reads.
+    pub fn input(self, tensor: &impl AsTensor) -> Self {
+        self.tensor(tensor, Tag::Input)
+    }
+
+    /// A tensor that the task overwrites whole, without reading it.
+    pub fn output(self, tensor: &impl AsTensor) -> Self {
+        self.tensor(tensor, Tag::Output)
+    }
+
+    /// A tensor that the task reads and writes.
+    pub fn inout(self, tensor: &impl AsTensor) -> Self {
+        self.tensor(tensor, Tag::InOut)
+    }
+
+    /// A tensor that the task writes in part: what it leaves alone keeps its value.
+    pub fn output_existing(self, tensor: &impl AsTensor) -> Self {
+        self.tensor(tensor, Tag::OutputExisting)
+    }
+
+    /// A tensor that the graph must not order by. The caller orders it by other means.
+    pub fn no_dep(self, tensor: &impl AsTensor) -> Self {
+        self.tensor(tensor, Tag::NoDep)
+    }
+
+    /// A scalar.
+    pub fn scalar(mut self, value: impl Into<Scalar>) -> Self {
+        self.args.scalar(value);
+        self.too_many |= self.args.scalars().len() > ARGS_MAX;
+        self
+    }
+
+    /// Starts the task only after `task` has ended well, besides what the graph infers. If that one fails, this one is
+    /// skipped.
+    pub fn after(mut self, task: &TaskHandle) -> Self {
+        self.order.push(task.0);
+        self
+    }
+
+    fn tensor(mut self, tensor: &impl AsTensor, tag: Tag) -> Self {
+        if self.backings.len() == ARGS_MAX {
+            self.too_many = true;
+        }
+        if self.fault.is_some() || self.too_many {
+            return self;
+        }
+        let Parts(tensor, backing) = sealed::AsTensor::parts(tensor);
+        match self.args.tensor(tensor, tag) {
+            Ok(_) => self.backings.push(backing),
+            Err(fault) => self.fault = Some(fault),
+        }
+        self
+    }
+
+    /// Tasks that this one follows in any case.
+    pub(crate) fn order(&self) -> &[TaskId] {
+        &self.order
+    }
+
+    /// The checked arguments and what stands behind each tensor.
+    pub(crate) fn checked(&self) -> Result<(&TaskArgs, &[Backing]), SubmitError> {
+        if self.too_many {
+            return Err(SubmitError::TooManyArgs { max: ARGS_MAX });
+        }
+        match &self.fault {
+            Some(fault) => Err(SubmitError::Args(fault.clone())),
+            None => Ok((&self.args, &self.backings)),
+        }
+    }
+}
+
+/// A tensor argument as a function may pass it on to tasks of its own.
+#[derive(Debug, Clone)]
+pub struct ArgTensor {
+    tensor: Tensor,
+    core: Arc<BufferCore>,
+}
+
+impl ArgTensor {
+    /// The description of the view.
+    #[must_use]
+    pub fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    /// The elements `range` of dimension `dim`.
+    ///
+    /// # Errors
+    ///
+    /// [`ArgError::View`] when the dimension does not exist or the range leaves it.
+    pub fn slice(&self, dim: usize, range: std::ops::Range<usize>) -> Result<Self, ArgError> {
+        let range = range.start as u64..range.end as u64;
+        let tensor = self.tensor.slice(dim, range).map_err(ArgError::View)?;
+        Ok(Self { tensor, core: Arc::clone(&self.core) })
+    }
+}
+
+/// What a host function or an orchestration below the root is called with.
+///
+/// Positions count tensors and scalars apart, in the order in which the task was given them.
+#[derive(Debug)]
+pub struct Args {
+    grants: SmallVec<[Grant; 3]>,
+    scalars: SmallVec<[Scalar; 4]>,
+}
+
+impl Args {
+    pub(crate) fn new(mut grants: SmallVec<[Grant; 3]>, scalars: SmallVec<[Scalar; 4]>) -> Self {
+        Grant::mark_aliases(&mut grants);
+        Self { grants, scalars }
+    }
+
+    /// The number of tensors.
+    #[must_use]
+    pub fn n_tensors(&self) -> usize {
+        self.grants.len()
+    }
+
+    /// The number of scalars.
+    #[must_use]
+    pub fn n_scalars(&self) -> usize {
+        self.scalars.len()
+    }
+
+    /// The elements of tensor `index`, which the task named as an input.
+    ///
+    /// # Errors
+    ///
+    /// [`ArgError`] when there is no such tensor, its type or tag differs, its view is not contiguous, or the task also
+    /// writes the same bytes through another argument.
+    pub fn input<T: Element>(&self, index: usize) -> Result<&[T], ArgError> {
+        self.grant(index)?.read(index)
+    }
+
+    /// The elements of tensor `index`, which the task named as an output or as in-out. Can be taken once.
+    ///
+    /// # Errors
+    ///
+    /// [`ArgError`] as for [`Args::input`], or when it was taken before.
+    #[expect(clippy::mut_from_ref, reason = "each output is handed out once, see `Grant::write`")]
+    pub fn output<T: Element>(&self, index: usize) -> Result<&mut [T], ArgError> {
+        self.grant(index)?.write(index)
+    }
+
+    /// Tensor `index`, to be passed on to tasks that this function submits.
+    ///
+    /// # Errors
+    ///
+    /// [`ArgError::Missing`] when there is no such tensor.
+    pub fn tensor(&self, index: usize) -> Result<ArgTensor, ArgError> {
+        let grant = self.grant(index)?;
+        let core = grant.core().ok_or(ArgError::OnDevice { index })?;
+        Ok(ArgTensor { tensor: *grant.tensor(), core: Arc::clone(core) })
+    }
+
+    /// Scalar `index`.
+    ///
+    /// # Errors
+    ///
+    /// [`ArgError`] when there is no such scalar or it has another type.
+    pub fn scalar<T: ScalarValue>(&self, index: usize) -> Result<T, ArgError> {
+        let found = self.scalars.len();
+        let scalar = self.scalars.get(index).ok_or(ArgError::Missing { what: "scalar", index, found })?;
+        T::from_scalar(*scalar).ok_or(ArgError::Scalar { index, asked: T::NAME, found: *scalar })
+    }
+
+    pub(crate) fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
+    pub(crate) fn scalars(&self) -> &[Scalar] {
+        &self.scalars
+    }
+
+    fn grant(&self, index: usize) -> Result<&Grant, ArgError> {
+        let found = self.grants.len();
+        self.grants.get(index).ok_or(ArgError::Missing { what: "tensor", index, found })
+    }
+}

@@ -1,0 +1,213 @@
+//! Callables: what workers can execute, named by the digest of a canonical descriptor.
+//!
+//! A registry is filled before the tree starts, and every process of the tree inherits a copy of it. A task carries the
+//! digest; each process looks up its own entry. So no local slot and no function address ever crosses a process.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use device::{ChipCallable, Digest};
+use hashbrown::HashMap;
+use sha2::{Digest as _, Sha256};
+
+use crate::args::Args;
+use crate::error::{CallableError, Error, Name};
+use crate::orchestrator::Orchestrator;
+
+/// What a host function returns: nothing, or any error, which reaches the waiting parent as text with its sources.
+pub type TaskResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+pub(crate) type HostFunction = dyn Fn(&Args) -> TaskResult + Send + Sync;
+pub(crate) type NodeFunction = dyn Fn(&mut Orchestrator<'_>, &Args) -> Result<(), Error> + Send + Sync;
+
+/// Kinds of callables, as types: a handle of one kind cannot be submitted where another is wanted.
+pub mod kind {
+    /// An orchestration with kernels, executed by a chip worker.
+    #[derive(Debug, Clone, Copy)]
+    pub enum Chip {}
+    /// A host function, executed by a sub worker.
+    #[derive(Debug, Clone, Copy)]
+    pub enum Function {}
+    /// An orchestration, executed by a worker that has children of its own.
+    #[derive(Debug, Clone, Copy)]
+    pub enum Orchestration {}
+}
+
+/// Refers to a registered callable of kind `K`. Cheap to clone; valid in every process of the tree.
+pub struct Handle<K> {
+    digest: Digest,
+    name: Name,
+    tree: u64,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// A registered chip callable.
+pub type ChipHandle = Handle<kind::Chip>;
+/// A registered host function.
+pub type FunctionHandle = Handle<kind::Function>;
+/// A registered orchestration.
+pub type OrchestrationHandle = Handle<kind::Orchestration>;
+
+impl<K> Clone for Handle<K> {
+    fn clone(&self) -> Self {
+        let (digest, name, tree) = (self.digest, Arc::clone(&self.name), self.tree);
+        Self { digest, name, tree, kind: PhantomData }
+    }
+}
+
+impl<K> fmt::Debug for Handle<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Handle({} {:#})", self.name, self.digest)
+    }
+}
+
+impl<K> Handle<K> {
+    /// The name that it was registered with.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The digest that names it in every process.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+}
+
+/// What a callable is made of.
+#[derive(Clone)]
+pub(crate) enum Body {
+    Chip(&'static ChipCallable),
+    Function(Arc<HostFunction>),
+    Orchestration(Arc<NodeFunction>),
+}
+
+impl Body {
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Body::Chip(_) => "chip callable",
+            Body::Function(_) => "function",
+            Body::Orchestration(_) => "orchestration",
+        }
+    }
+
+    fn digest(&self, name: &str) -> Digest {
+        match self {
+            Body::Chip(callable) => callable.digest(),
+            // A name is unique for its kind within a tree, and a tree is one program.
+            Body::Function(_) | Body::Orchestration(_) => {
+                let mut hash = Sha256::new();
+                hash.update(b"facade callable 1\0");
+                hash.update(self.kind());
+                hash.update(b"\0");
+                hash.update(name);
+                Digest(hash.finalize().into())
+            }
+        }
+    }
+}
+
+/// One registered callable.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) name: Name,
+    pub(crate) body: Body,
+}
+
+/// Every callable of a tree. Filled by the root, copied by each fork.
+#[derive(Clone)]
+pub(crate) struct Registry {
+    tree: u64,
+    entries: HashMap<Digest, Entry>,
+}
+
+impl Registry {
+    pub(crate) fn new(tree: u64) -> Self {
+        Self { tree, entries: HashMap::new() }
+    }
+
+    pub(crate) fn insert<K>(&mut self, name: &str, body: Body) -> Result<Handle<K>, CallableError> {
+        let kind = body.kind();
+        if name.is_empty() {
+            return Err(CallableError::NoName { kind });
+        }
+        if self.entries.values().any(|entry| &*entry.name == name && entry.body.kind() == kind) {
+            return Err(CallableError::NameTwice { kind, name: name.to_owned() });
+        }
+        let (digest, name) = (body.digest(name), Name::from(name));
+        self.entries.insert(digest, Entry { name: Arc::clone(&name), body });
+        Ok(Handle { digest, name, tree: self.tree, kind: PhantomData })
+    }
+
+    pub(crate) fn find(&self, digest: &Digest) -> Option<&Entry> {
+        self.entries.get(digest)
+    }
+
+    /// The entry of a handle, when the handle was made by this tree.
+    pub(crate) fn own<K>(&self, handle: &Handle<K>) -> Result<&Entry, CallableError> {
+        self.own_callee(&handle.callee(""))
+    }
+
+    /// As [`Registry::own`], for a handle whose kind is not in the type any more.
+    pub(crate) fn own_callee(&self, callee: &Callee<'_>) -> Result<&Entry, CallableError> {
+        let entry = self.entries.get(callee.digest).filter(|_| callee.tree == self.tree);
+        entry.ok_or_else(|| CallableError::Foreign { name: Arc::clone(callee.name) })
+    }
+
+    /// The chip callables, for chip workers to register with their device before they are ready.
+    pub(crate) fn chip_callables(&self) -> impl Iterator<Item = (Digest, &'static ChipCallable)> + '_ {
+        self.entries.iter().filter_map(|(digest, entry)| match entry.body {
+            Body::Chip(callable) => Some((*digest, callable)),
+            _ => None,
+        })
+    }
+}
+
+mod sealed {
+    #[expect(unnameable_types, reason = "sealed: only this crate's handles are next-level callables")]
+    pub trait NextLevel {}
+}
+
+/// A handle of something that a next-level worker executes: a [`ChipHandle`] or an [`OrchestrationHandle`].
+pub trait NextLevel: sealed::NextLevel {
+    /// The parts that a submit needs.
+    #[doc(hidden)]
+    fn target(&self) -> Callee<'_>;
+}
+
+/// What is called, without its kind in the type.
+#[derive(Debug, Clone, Copy)]
+#[doc(hidden)]
+#[expect(unnameable_types, reason = "the inside of a sealed trait")]
+pub struct Callee<'a> {
+    pub(crate) digest: &'a Digest,
+    pub(crate) name: &'a Name,
+    pub(crate) tree: u64,
+    pub(crate) kind: &'static str,
+}
+
+impl<K> Handle<K> {
+    pub(crate) fn callee(&self, kind: &'static str) -> Callee<'_> {
+        Callee { digest: &self.digest, name: &self.name, tree: self.tree, kind }
+    }
+}
+
+impl sealed::NextLevel for ChipHandle {}
+impl sealed::NextLevel for OrchestrationHandle {}
+
+impl NextLevel for ChipHandle {
+    fn target(&self) -> Callee<'_> {
+        self.callee("chip callable")
+    }
+}
+
+impl NextLevel for OrchestrationHandle {
+    fn target(&self) -> Callee<'_> {
+        self.callee("orchestration")
+    }
+}
+
+#[cfg(test)]
+mod tests;

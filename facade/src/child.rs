@@ -1,0 +1,226 @@
+//! The other side: what a child process of a tree does from its birth to its end.
+//!
+//! ```text
+//! main -> wait for a request ─┬─ control: Init, device memory, unmap ── answered, then wait again
+//!                             ├─ task: decode, check, run ───────────── completed or failed, then wait again
+//!                             ├─ shutdown ───────────────────────────── release everything, exit 0
+//!                             └─ the parent died, or broke the protocol: leave at once
+//! ```
+//!
+//! A child trusts nothing that it reads: frames are claims (module `wire`), buffers are mapped after their real size was
+//! checked, tensors are validated against that size, device names against the child's own table. A panic of user code
+//! becomes a typed error with its message and place; the child goes on.
+
+mod chip;
+mod imports;
+mod node;
+mod panics;
+mod staging;
+mod sub;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use device::Platform;
+use mailbox::{ChildEnd, Control, FdChannel, Mailbox, NextError, Request, Task};
+use procfork::{ChildContext, ParentWatch};
+
+use crate::args::Args;
+use crate::callable::{Body, Entry, Registry};
+use crate::config::NodeSpec;
+use crate::control::{self, ControlReply, ControlRequest, FaultKind, RemoteError};
+use crate::engine::ParentProbe;
+use crate::wire;
+
+use self::imports::Imports;
+
+/// What a child is going to be.
+pub(crate) enum ChildRole {
+    /// A chip worker on this device; `index` is its next-level index at its parent.
+    Chip { platform: Platform, device: u32, index: u32 },
+    /// A worker with a subtree of its own.
+    Node(Box<NodeSpec>),
+    /// A sub worker.
+    Sub,
+}
+
+/// What a child is born with, besides its descriptors.
+pub(crate) struct Seat {
+    pub(crate) path: String,
+    pub(crate) role: ChildRole,
+    pub(crate) registry: Arc<Registry>,
+    /// The life that device memory of a chip worker belongs to.
+    pub(crate) incarnation: u64,
+    /// The limit of the whole start, for messages.
+    pub(crate) limit: Duration,
+}
+
+/// What a role does with the requests that it gets.
+trait Executor {
+    /// Brings up what is below and around; the answer to `Init`.
+    fn init(&mut self, left: Duration) -> Result<crate::tree::TreeNode, RemoteError>;
+
+    /// Runs a task of a registered callable. `accept` is called when it really begins.
+    fn run(&mut self, entry: &Entry, args: &Args, accept: &mut dyn FnMut()) -> Result<(), RemoteError>;
+
+    /// Serves a request about device memory; the buffer that it names is mapped already.
+    fn memory(
+        &mut self,
+        request: &ControlRequest,
+        buffer: Option<&crate::buffer::BufferCore>,
+    ) -> Result<ControlReply, RemoteError>;
+
+    /// Where buffers are at home that this process maps.
+    fn adopt(
+        &self,
+        id: taskgraph::BufferId,
+        segment: mailbox::Segment,
+    ) -> Arc<crate::buffer::BufferCore>;
+
+    /// Releases everything, before the process exits.
+    fn close(&mut self);
+}
+
+/// The whole life of a child. Its result is the exit code.
+pub(crate) fn main(context: ChildContext, seat: Seat) -> Result<(), String> {
+    panics::remember();
+    let mut fds = context.fds.into_iter();
+    let mut next = || fds.next().ok_or("a descriptor is missing");
+    let channel = FdChannel::from_fd(next()?);
+    let mailbox = Mailbox::from_fds(next()?, next()?).map_err(|error| control::chain(&error))?;
+    let end = mailbox.into_child().map_err(|error| control::chain(&error))?;
+    let executor: Box<dyn Executor> = match &seat.role {
+        ChildRole::Sub => Box::new(sub::SubWorker::new(&seat)),
+        ChildRole::Chip { platform, device, index } => {
+            Box::new(chip::ChipWorker::new(&seat, *platform, *device, *index))
+        }
+        ChildRole::Node(spec) => {
+            Box::new(node::NodeWorker::new(&seat, spec, context.parent.clone())?)
+        }
+    };
+    let child = Child { seat, end, executor, imports: Imports::new(channel), watch: context.parent };
+    child.serve()
+}
+
+struct Child {
+    seat: Seat,
+    end: ChildEnd,
+    executor: Box<dyn Executor>,
+    imports: Imports,
+    watch: ParentWatch,
+}
+
+impl Child {
+    fn serve(mut self) -> Result<(), String> {
+        loop {
+            match self.end.next(&ParentProbe(&self.watch), None) {
+                Ok(Request::Task(task)) => self.task(task)?,
+                Ok(Request::Control(request)) => self.control(request)?,
+                Ok(Request::Shutdown) => break,
+                Err(NextError::Poisoned(poisoned)) => {
+                    if !self.watch.is_alive_now() {
+                        self.watch.leave();
+                    }
+                    return Err(poisoned.to_string());
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        self.executor.close();
+        Ok(())
+    }
+
+    fn task(&mut self, mut task: Task) -> Result<(), String> {
+        let outcome = self.run(&mut task);
+        let answer = outcome.map_err(|error| error.to_parts());
+        let answered = match &answer {
+            Ok(()) => self.end.complete(task, Ok(&[])),
+            Err((code, message)) => {
+                self.end.complete(task, Err(mailbox::Failure { code: *code, message }))
+            }
+        };
+        answered.map_err(|refused| control::chain(&refused))
+    }
+
+    fn run(&mut self, task: &mut Task) -> Result<(), RemoteError> {
+        let path = &self.seat.path;
+        let malformed =
+            |reason: String| RemoteError::new(FaultKind::Arguments, path, "decode a task", reason);
+        let claimed = wire::decode(task.payload()).map_err(|error| malformed(error.to_string()))?;
+        let registry = Arc::clone(&self.seat.registry);
+        let entry = registry.find(&claimed.digest).ok_or_else(|| {
+            malformed(format!("no callable with digest {:#} is registered", claimed.digest))
+        })?;
+        let executor = &self.executor;
+        let adopt = |id, segment| executor.adopt(id, segment);
+        let args = self.imports.args(&claimed, &adopt).map_err(|reason| {
+            let operation = format!("take the arguments of {} `{}`", entry.body.kind(), entry.name);
+            RemoteError::new(FaultKind::Arguments, path, operation, reason)
+        })?;
+        let end = &mut self.end;
+        // A poisoned mailbox is found by the answer.
+        let mut accept = || drop(end.accept(task));
+        self.executor.run(entry, &args, &mut accept)
+    }
+
+    fn control(&mut self, request: Control) -> Result<(), String> {
+        let reply = match control::decode(request.payload()) {
+            Ok(message) => self.serve_control(&message).unwrap_or_else(ControlReply::Failed),
+            Err(error) => ControlReply::Failed(RemoteError::new(
+                FaultKind::Arguments,
+                &self.seat.path,
+                "decode a control request",
+                error.to_string(),
+            )),
+        };
+        let bytes = control::encode(&reply);
+        self.end.reply(request, Ok(&bytes)).map_err(|refused| control::chain(&refused))
+    }
+
+    fn serve_control(&mut self, message: &ControlRequest) -> Result<ControlReply, RemoteError> {
+        match message {
+            ControlRequest::Init { left } => {
+                let init = || self.executor.init(*left);
+                let node = panics::caught(&self.seat.path, "start", init)??;
+                Ok(ControlReply::Ready(node))
+            }
+            ControlRequest::Unmap { buffer } => {
+                self.imports.forget(buffer.id());
+                Ok(ControlReply::Done)
+            }
+            ControlRequest::CopyTo { buffer, .. } | ControlRequest::CopyFrom { buffer, .. } => {
+                let executor = &self.executor;
+                let adopt = |id, segment| executor.adopt(id, segment);
+                let core = self.imports.find(buffer.id(), &adopt).map_err(|reason| {
+                    RemoteError::new(FaultKind::Arguments, &self.seat.path, "map a buffer", reason)
+                })?;
+                self.executor.memory(message, Some(&core))
+            }
+            ControlRequest::Malloc { .. } | ControlRequest::Free { .. } => {
+                self.executor.memory(message, None)
+            }
+        }
+    }
+}
+
+/// A role was sent a callable of a kind that it does not run. The parent checks before it sends.
+fn wrong_kind(path: &str, entry: &Entry, runs: &str) -> RemoteError {
+    let operation = format!("run {} `{}`", entry.body.kind(), entry.name);
+    RemoteError::new(FaultKind::Arguments, path, operation, format!("this worker runs {runs}"))
+}
+
+/// A role without a device was asked for device memory. The parent checks before it sends.
+fn no_device(path: &str) -> RemoteError {
+    let reason = "this worker has no device".to_owned();
+    RemoteError::new(FaultKind::Arguments, path, "use device memory", reason)
+}
+
+/// What a callable is called in messages, by its kind.
+fn operation(entry: &Entry) -> String {
+    let verb = match entry.body {
+        Body::Chip(_) => "run chip callable",
+        Body::Function(_) => "run function",
+        Body::Orchestration(_) => "run orchestration",
+    };
+    format!("{verb} `{}`", entry.name)
+}

@@ -1,0 +1,400 @@
+//! The chip worker: owns one device, runs chip callables on it.
+//!
+//! The device is opened here and nowhere else: the parent has touched none. Every registered chip callable is made known
+//! to the device before this worker says ready, so that the first task pays nothing extra.
+//!
+//! Tensors in shared memory are copied to dense device memory before a launch and back after it; tensors in device
+//! memory are looked up in this worker's own table, which trusts no parent.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use device::{
+    CallableSlot, Chip, ChipArgs, DeviceAddress, DeviceTensor, Digest, KernelError,
+    OrchestrationError, Platform, Progress,
+};
+use hashbrown::HashMap;
+use mailbox::Segment;
+use provenance::{Ask, DevicePtr, Operation, Table, Ticket, WorkerRef};
+use taskgraph::{BufferId, Tag, Tensor};
+
+use crate::args::Args;
+use crate::buffer::BufferCore;
+use crate::callable::{Body, Entry, Registry};
+use crate::config::Level;
+use crate::control::{ControlReply, ControlRequest, DeviceName, FaultKind, RemoteError, chain};
+use crate::engine::Engine;
+use crate::tree::{Role, TreeNode};
+use crate::view::Grant;
+
+use super::staging::{self, Runs};
+use super::{Executor, Seat, operation, panics, wrong_kind};
+
+/// Staging memory that is kept for later tasks, at most so many bytes.
+const STAGING_KEPT_BYTES: u64 = 256 << 20;
+
+pub(super) struct ChipWorker {
+    path: String,
+    registry: Arc<Registry>,
+    platform: Platform,
+    device: u32,
+    owner: WorkerRef,
+    opened: Option<Opened>,
+}
+
+/// The device and all that lives on it.
+struct Opened {
+    chip: Box<dyn Chip>,
+    slots: HashMap<Digest, CallableSlot>,
+    table: Table,
+    named: HashMap<DeviceName, DevicePtr>,
+    staging: Staging,
+}
+
+impl ChipWorker {
+    pub(super) fn new(seat: &Seat, platform: Platform, device: u32, index: u32) -> Self {
+        Self {
+            path: seat.path.clone(),
+            registry: Arc::clone(&seat.registry),
+            platform,
+            device,
+            owner: WorkerRef { id: index, incarnation: seat.incarnation },
+            opened: None,
+        }
+    }
+
+    fn failed(&self, operation: &str, error: &(dyn std::error::Error + 'static)) -> RemoteError {
+        RemoteError::new(FaultKind::Device, &self.path, operation, chain(error))
+    }
+
+    fn open(&self) -> Result<Opened, RemoteError> {
+        let what = format!("open device {} of platform {}", self.device, self.platform);
+        let opened = device::open(self.platform, self.device, &device::OpenOptions::default());
+        let mut chip = opened.map_err(|error| self.failed(&what, &error))?;
+        let mut slots = HashMap::new();
+        for (digest, callable) in self.registry.chip_callables() {
+            let what = format!("register chip callable `{}`", callable.name);
+            let slot = chip.register(callable).map_err(|error| self.failed(&what, &error))?;
+            slots.insert(digest, slot);
+        }
+        let (table, named, staging) = (Table::new(), HashMap::new(), Staging::default());
+        Ok(Opened { chip, slots, table, named, staging })
+    }
+
+    fn opened(&mut self) -> Result<&mut Opened, RemoteError> {
+        let closed = || RemoteError::new(FaultKind::Runtime, &self.path, "use the device", "it is not open");
+        self.opened.as_mut().ok_or_else(closed)
+    }
+}
+
+impl Executor for ChipWorker {
+    fn init(&mut self, _left: Duration) -> Result<TreeNode, RemoteError> {
+        let opened = self.open()?;
+        let info = opened.chip.info();
+        let cores = format!("{} AIC + {} AIV", info.cores.aic, info.cores.aiv);
+        let device = format!("{}:{} ({cores})", info.platform, info.logical_id);
+        self.opened = Some(opened);
+        Ok(TreeNode {
+            path: self.path.clone(),
+            level: Level::Chip,
+            role: Role::Chip,
+            pid: std::process::id(),
+            device: Some(device),
+            state: "ready".to_owned(),
+            children: Vec::new(),
+        })
+    }
+
+    fn run(&mut self, entry: &Entry, args: &Args, accept: &mut dyn FnMut()) -> Result<(), RemoteError> {
+        let Body::Chip(callable) = entry.body else {
+            return Err(wrong_kind(&self.path, entry, "chip callables"));
+        };
+        let (path, operation, owner) = (self.path.clone(), operation(entry), self.owner);
+        let opened = self.opened()?;
+        let run = || opened.run(&callable.digest(), args, owner, accept);
+        panics::caught(&path, &operation, run)?.map_err(|error| {
+            let kind = if error.panicked { FaultKind::Panicked } else { FaultKind::Device };
+            RemoteError::new(kind, &path, operation, error.reason)
+        })
+    }
+
+    fn memory(
+        &mut self,
+        request: &ControlRequest,
+        buffer: Option<&BufferCore>,
+    ) -> Result<ControlReply, RemoteError> {
+        let (path, owner) = (self.path.clone(), self.owner);
+        let served = self.opened()?.memory(request, buffer, owner);
+        served.map_err(|reason| {
+            RemoteError::new(FaultKind::Device, path, "use device memory", reason)
+        })
+    }
+
+    fn adopt(&self, id: BufferId, segment: Segment) -> Arc<BufferCore> {
+        BufferCore::new(id, segment, Weak::<Engine>::new())
+    }
+
+    fn close(&mut self) {
+        if let Some(mut opened) = self.opened.take()
+            && let Err(error) = opened.chip.close()
+        {
+            tracing::error!(worker = self.path, %error, "the device did not close cleanly");
+        }
+    }
+}
+
+/// Why a run on the device failed.
+struct Failed {
+    reason: String,
+    panicked: bool,
+}
+
+impl Failed {
+    fn text(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), panicked: false }
+    }
+}
+
+impl From<device::DeviceError> for Failed {
+    fn from(error: device::DeviceError) -> Self {
+        Self { reason: chain(&error), panicked: is_panic(&error) }
+    }
+}
+
+/// Whether a kernel or an orchestration panicked, which stands somewhere down the sources.
+fn is_panic(error: &device::DeviceError) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        let kernel = error.downcast_ref::<KernelError>();
+        let orchestration = error.downcast_ref::<OrchestrationError>();
+        if matches!(kernel, Some(KernelError::Panicked { .. }))
+            || matches!(orchestration, Some(OrchestrationError::Panicked { .. }))
+        {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+impl Opened {
+    /// One task: stage in, launch, finish, stage out. Staging memory is given back whatever happens.
+    fn run(
+        &mut self,
+        digest: &Digest,
+        args: &Args,
+        owner: WorkerRef,
+        accept: &mut dyn FnMut(),
+    ) -> Result<(), Failed> {
+        let slot = *self.slots.get(digest).ok_or_else(|| Failed::text("the device does not know it"))?;
+        let mut staged = Vec::new();
+        let outcome = self.staged_run(slot, args, owner, accept, &mut staged);
+        for (bytes, address) in staged {
+            self.staging.give_back(&mut *self.chip, bytes, address);
+        }
+        outcome
+    }
+
+    fn staged_run(
+        &mut self,
+        slot: CallableSlot,
+        args: &Args,
+        owner: WorkerRef,
+        accept: &mut dyn FnMut(),
+        staged: &mut Vec<(u64, DeviceAddress)>,
+    ) -> Result<(), Failed> {
+        let mut chip_args = ChipArgs::new();
+        let mut outputs: Vec<(&Grant, Runs, DeviceAddress)> = Vec::new();
+        for (index, grant) in args.grants().iter().enumerate() {
+            if grant.core().is_none() {
+                chip_args = chip_args.with_tensor(self.resolve(grant.tensor(), owner)?);
+                continue;
+            }
+            let too_odd = || Failed::text(format!("tensor {index}: a packed view that is not contiguous cannot be copied to the device"));
+            let runs = staging::runs(grant.tensor()).ok_or_else(too_odd)?;
+            let bytes = staging::dense_bytes(grant.tensor()).ok_or_else(too_odd)?;
+            let address = self.staging.take(&mut *self.chip, bytes)?;
+            staged.push((bytes, address));
+            if grant.tag() != Tag::Output {
+                self.copy_in(grant, &runs, address)?;
+            }
+            let tensor = DeviceTensor::contiguous(address, grant.tensor().dtype(), grant.tensor().shape());
+            chip_args = chip_args.with_tensor(tensor.map_err(|error| Failed::text(chain(&error)))?);
+            if grant.tag().writes() {
+                outputs.push((grant, runs, address));
+            }
+        }
+        chip_args.scalars.extend_from_slice(args.scalars());
+        self.launch(slot, chip_args, accept)?;
+        outputs.iter().try_for_each(|(grant, runs, address)| self.copy_out(grant, runs, *address))
+    }
+
+    /// Acceptance is reported at the real launch.
+    fn launch(&mut self, slot: CallableSlot, args: ChipArgs, accept: &mut dyn FnMut()) -> Result<(), Failed> {
+        let run = self.chip.prepare(slot, args)?;
+        if let Err(error) = self.chip.launch(run) {
+            self.chip.finalize(run)?;
+            return Err(error.into());
+        }
+        accept();
+        while self.chip.poll(run)? == Progress::Running {}
+        self.chip.finalize(run)?;
+        Ok(())
+    }
+
+    /// A device tensor by this worker's own table.
+    fn resolve(&self, tensor: &Tensor, owner: WorkerRef) -> Result<DeviceTensor, Failed> {
+        let id = tensor.buffer();
+        let entry = u32::try_from(id.id).map_err(|_| Failed::text(format!("{id} is no device memory")))?;
+        let name = DeviceName { incarnation: id.owner, entry, generation: id.generation };
+        let ptr = self.named.get(&name);
+        let ptr = ptr.ok_or_else(|| Failed::text(format!("{id} is not alive on this device")))?;
+        let span = ptr.span(tensor.backing_bytes());
+        let ask = Ask::on(Operation::Argument, owner.id);
+        let address = self.table.check(ask, span).map_err(|error| Failed::text(chain(&error)))?;
+        Ok(DeviceTensor::new(DeviceAddress(address), *tensor))
+    }
+
+    fn copy_in(&mut self, grant: &Grant, runs: &Runs, address: DeviceAddress) -> Result<(), Failed> {
+        for (idx, &start) in runs.starts.iter().enumerate() {
+            let to = DeviceAddress(address.0 + (idx * runs.run_bytes) as u64);
+            let chip = &mut *self.chip;
+            let copied = grant.with_bytes(start, runs.run_bytes, |bytes| chip.copy_to(to, bytes));
+            copied.ok_or_else(|| Failed::text("the argument is not mapped"))??;
+        }
+        Ok(())
+    }
+
+    fn copy_out(&mut self, grant: &Grant, runs: &Runs, address: DeviceAddress) -> Result<(), Failed> {
+        for (idx, &start) in runs.starts.iter().enumerate() {
+            let from = DeviceAddress(address.0 + (idx * runs.run_bytes) as u64);
+            let chip = &mut *self.chip;
+            let copied = grant.with_bytes_mut(start, runs.run_bytes, |bytes| chip.copy_from(bytes, from));
+            copied.ok_or_else(|| Failed::text("the argument is not mapped for writing"))??;
+        }
+        Ok(())
+    }
+
+    fn memory(
+        &mut self,
+        request: &ControlRequest,
+        buffer: Option<&BufferCore>,
+        owner: WorkerRef,
+    ) -> Result<ControlReply, String> {
+        match *request {
+            ControlRequest::Malloc { name, bytes } => self.malloc(name, bytes, owner),
+            ControlRequest::Free { name } => self.free(&name, owner),
+            ControlRequest::CopyTo { name, offset, bytes, .. } => {
+                let (buffer, len) = whole(buffer, bytes)?;
+                let address = self.checked(&name, offset, bytes, Operation::CopyTo, owner)?;
+                let mut data = vec![0; len];
+                buffer.segment().read_at(0, &mut data).map_err(|error| chain(&error))?;
+                self.chip.copy_to(address, &data).map_err(|error| chain(&error))?;
+                Ok(ControlReply::Done)
+            }
+            ControlRequest::CopyFrom { name, offset, bytes, .. } => {
+                let (buffer, len) = whole(buffer, bytes)?;
+                let address = self.checked(&name, offset, bytes, Operation::CopyFrom, owner)?;
+                let mut data = vec![0; len];
+                self.chip.copy_from(&mut data, address).map_err(|error| chain(&error))?;
+                buffer.segment().write_at(0, &data).map_err(|error| chain(&error))?;
+                Ok(ControlReply::Done)
+            }
+            _ => Err("no request about device memory".to_owned()),
+        }
+    }
+
+    fn malloc(&mut self, name: DeviceName, bytes: u64, owner: WorkerRef) -> Result<ControlReply, String> {
+        let address = self.chip.malloc(bytes).map_err(|error| chain(&error))?;
+        let ticket = Ticket { worker: owner, entry: name.entry, generation: name.generation };
+        let alive = name.incarnation == owner.incarnation;
+        let recorded = alive.then(|| self.table.record_as(ticket, address.0, bytes));
+        match recorded {
+            Some(Ok(ptr)) => {
+                self.named.insert(name, ptr);
+                Ok(ControlReply::Address(address.0))
+            }
+            refused => {
+                let reason = refused.map(|refused| refused.map_err(|error| chain(&error)));
+                self.chip.free(address).map_err(|error| chain(&error))?;
+                Err(format!("the allocation has no valid name: {reason:?}"))
+            }
+        }
+    }
+
+    fn free(&mut self, name: &DeviceName, owner: WorkerRef) -> Result<ControlReply, String> {
+        let ptr = *self.named.get(name).ok_or("it is not alive on this device")?;
+        let (table, chip) = (&self.table, &mut *self.chip);
+        let ask = Ask::on(Operation::Free, owner.id);
+        let freed = table.free(ask, ptr, |address| chip.free(DeviceAddress(address)));
+        self.named.remove(name);
+        freed.map(|()| ControlReply::Done).map_err(|error| chain(&error))
+    }
+
+    fn checked(
+        &self,
+        name: &DeviceName,
+        offset: u64,
+        bytes: u64,
+        operation: Operation,
+        owner: WorkerRef,
+    ) -> Result<DeviceAddress, String> {
+        let ptr = self.named.get(name).ok_or("it is not alive on this device")?;
+        let span = ptr.plus(offset).map_err(|error| chain(&error))?.span(bytes);
+        let address = self.table.check(Ask::on(operation, owner.id), span);
+        address.map(DeviceAddress).map_err(|error| chain(&error))
+    }
+}
+
+/// The buffer of a copy, and the length, when the buffer holds as much.
+fn whole(buffer: Option<&BufferCore>, bytes: u64) -> Result<(&BufferCore, usize), String> {
+    let buffer = buffer.ok_or("the request names no buffer")?;
+    if bytes > buffer.bytes() {
+        return Err(format!("{bytes} bytes are more than {} holds", buffer.id()));
+    }
+    usize::try_from(bytes).map(|len| (buffer, len)).map_err(|error| error.to_string())
+}
+
+/// Device memory for arguments of tasks, kept by size, since a graph's tasks use the same sizes again and again.
+#[derive(Default)]
+struct Staging {
+    free: HashMap<u64, Vec<DeviceAddress>>,
+    kept_bytes: u64,
+}
+
+impl Staging {
+    fn take(&mut self, chip: &mut dyn Chip, bytes: u64) -> Result<DeviceAddress, Failed> {
+        if let Some(address) = self.free.get_mut(&bytes).and_then(Vec::pop) {
+            self.kept_bytes -= bytes;
+            return Ok(address);
+        }
+        match chip.malloc(bytes) {
+            Ok(address) => Ok(address),
+            // What is kept may be what is missing.
+            Err(_) if self.kept_bytes > 0 => {
+                self.drop_kept(chip);
+                Ok(chip.malloc(bytes)?)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn give_back(&mut self, chip: &mut dyn Chip, bytes: u64, address: DeviceAddress) {
+        if self.kept_bytes + bytes <= STAGING_KEPT_BYTES {
+            self.kept_bytes += bytes;
+            self.free.entry(bytes).or_default().push(address);
+        } else if let Err(error) = chip.free(address) {
+            tracing::error!(%error, "staging memory is leaked");
+        }
+    }
+
+    fn drop_kept(&mut self, chip: &mut dyn Chip) {
+        for address in std::mem::take(&mut self.free).into_values().flatten() {
+            if let Err(error) = chip.free(address) {
+                tracing::error!(%error, "staging memory is leaked");
+            }
+        }
+        self.kept_bytes = 0;
+    }
+}
+

@@ -1,0 +1,83 @@
+//! Buffers of workers above, mapped here: once each, when the first task or request names them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use mailbox::{FdChannel, Segment};
+use smallvec::SmallVec;
+use taskgraph::{BufferId, BufferKind};
+
+use crate::args::Args;
+use crate::buffer::BufferCore;
+use crate::control;
+use crate::view::Grant;
+use crate::wire::{ClaimedTask, WireBuffer};
+
+/// The descriptor of a named buffer was sent before the frame that names it, so it is there or never comes.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Makes a mapped segment into a buffer of this process.
+pub(super) type Adopt<'a> = dyn Fn(BufferId, Segment) -> Arc<BufferCore> + 'a;
+
+/// The mapped buffers, and the channel on which more of them come.
+pub(super) struct Imports {
+    channel: FdChannel,
+    mapped: HashMap<BufferId, Arc<BufferCore>>,
+}
+
+impl Imports {
+    pub(super) fn new(channel: FdChannel) -> Self {
+        Self { channel, mapped: HashMap::new() }
+    }
+
+    /// The arguments of a claimed task: every tensor validated against the real size of its backing.
+    ///
+    /// Device tensors are not mapped; the chip worker resolves them by its own table.
+    pub(super) fn args(&mut self, task: &ClaimedTask, adopt: &Adopt<'_>) -> Result<Args, String> {
+        let mut grants = SmallVec::new();
+        for (index, (raw, tag)) in task.tensors.iter().enumerate() {
+            let refused = |error: String| format!("tensor {index}: {error}");
+            let id = raw.buffer().map_err(|error| refused(error.to_string()))?;
+            if id.kind == BufferKind::Device {
+                let tensor = raw.validate(raw.backing_bytes).map_err(|e| refused(e.to_string()))?;
+                grants.push(Grant::on_device(tensor, *tag));
+                continue;
+            }
+            let core = self.find(id, adopt).map_err(refused)?;
+            let tensor = raw.validate(core.bytes()).map_err(|e| refused(e.to_string()))?;
+            grants.push(Grant::new(core, tensor, *tag));
+        }
+        Ok(Args::new(grants, task.scalars.clone()))
+    }
+
+    /// The buffer of this identity, mapped now if it was announced.
+    pub(super) fn find(&mut self, id: BufferId, adopt: &Adopt<'_>) -> Result<Arc<BufferCore>, String> {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.mapped.contains_key(&id) {
+            self.receive(deadline, adopt).map_err(|error| format!("{id} cannot be mapped: {error}"))?;
+        }
+        Ok(Arc::clone(&self.mapped[&id]))
+    }
+
+    /// Unmaps a buffer as soon as nothing here uses it any more.
+    pub(super) fn forget(&mut self, id: BufferId) {
+        if let Some(core) = self.mapped.remove(&id) {
+            core.abandon();
+        }
+    }
+
+    fn receive(&mut self, deadline: Instant, adopt: &Adopt<'_>) -> Result<(), String> {
+        let next = || {
+            self.channel.recv(Some(deadline)).map_err(|error| control::chain(&error))
+        };
+        let (head, tail) = (next()?, next()?);
+        let buffer = WireBuffer::from_headers(head.header, tail.header);
+        let buffer = buffer.ok_or("the announcement is malformed")?;
+        let fd = head.fds.into_iter().next().ok_or("the announcement has no descriptor")?;
+        let bytes = usize::try_from(buffer.bytes).map_err(|_| "its size fits no address space")?;
+        let segment = Segment::from_fd(fd, bytes).map_err(|error| control::chain(&error))?;
+        self.mapped.insert(buffer.id(), adopt(buffer.id(), segment));
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! A worker below another: runs orchestrations over a tree of its own.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lifecycle::{Journal, Lifecycle};
+use mailbox::Segment;
+use procfork::ParentWatch;
+use taskgraph::BufferId;
+
+use crate::args::Args;
+use crate::buffer::BufferCore;
+use crate::callable::{Body, Entry, Registry};
+use crate::config::NodeSpec;
+use crate::control::{ControlReply, ControlRequest, FaultKind, RemoteError, chain};
+use crate::engine::Engine;
+use crate::error::{Error, RunError, StateError, TaskCause};
+use crate::start::{Start, Started};
+use crate::tree::TreeNode;
+use crate::tree_plan::Plan;
+use crate::worker::run_on;
+
+use super::{Executor, Seat, no_device, operation, panics, wrong_kind};
+
+pub(super) struct NodeWorker {
+    path: String,
+    spec: NodeSpec,
+    registry: Arc<Registry>,
+    limit: Duration,
+    engine: Arc<Engine>,
+    life: Lifecycle<Error>,
+    journal: Journal<Error>,
+    started: Option<Started>,
+}
+
+impl NodeWorker {
+    pub(super) fn new(seat: &Seat, spec: &NodeSpec, watch: ParentWatch) -> Result<Self, String> {
+        let engine = Engine::new(&seat.path, Some(watch)).map_err(|error| error.to_string())?;
+        Ok(Self {
+            path: seat.path.clone(),
+            spec: spec.clone(),
+            registry: Arc::clone(&seat.registry),
+            limit: seat.limit,
+            engine,
+            life: Lifecycle::new(),
+            journal: Journal::new(),
+            started: None,
+        })
+    }
+
+    fn start(&self, left: Duration) -> Result<Started, Error> {
+        let plan = Plan::new(&self.path, &self.spec, Arc::clone(&self.registry));
+        // One start in a life: the parent sends one `Init`.
+        let lifecycle::Start::Won(epoch) = self.life.start(None) else {
+            return Err(StateError::new("start", &self.path, self.life.state()).into());
+        };
+        let start = Start {
+            engine: &self.engine,
+            plan,
+            spec: &self.spec,
+            deadline: Instant::now() + left,
+            limit: self.limit,
+            cancelled: &|| false,
+        };
+        match start.run(&self.journal) {
+            Ok(started) => {
+                epoch.commit().map_err(|_| StateError::new("start", &self.path, self.life.state()))?;
+                Ok(started)
+            }
+            Err(error) => {
+                if let Err(left) = epoch.roll_back(&self.journal, Some(self.close_deadline())) {
+                    tracing::error!(worker = self.path, ?left, "a failed start has left something");
+                }
+                epoch.fail(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn close_deadline(&self) -> Instant {
+        Instant::now() + self.spec.limits.close
+    }
+}
+
+impl Executor for NodeWorker {
+    fn init(&mut self, left: Duration) -> Result<TreeNode, RemoteError> {
+        match self.start(left) {
+            Ok(started) => {
+                let tree = started.tree.clone();
+                self.started = Some(started);
+                Ok(tree)
+            }
+            Err(error) => Err(first_cause(&self.path, "start", &error)),
+        }
+    }
+
+    fn run(&mut self, entry: &Entry, args: &Args, accept: &mut dyn FnMut()) -> Result<(), RemoteError> {
+        let Body::Orchestration(orchestration) = &entry.body else {
+            return Err(wrong_kind(&self.path, entry, "orchestrations"));
+        };
+        let operation = operation(entry);
+        let Some(started) = &self.started else {
+            let reason = "it has not been started";
+            return Err(RemoteError::new(FaultKind::Runtime, &self.path, operation, reason));
+        };
+        accept();
+        let call = || run_on(&started.engine, &started.plan, |orch| orchestration(orch, args));
+        panics::caught(&self.path, &operation, call)?
+            .map_err(|error| first_cause(&self.path, &operation, &error))
+    }
+
+    fn memory(
+        &mut self,
+        _request: &ControlRequest,
+        _buffer: Option<&BufferCore>,
+    ) -> Result<ControlReply, RemoteError> {
+        Err(no_device(&self.path))
+    }
+
+    fn adopt(&self, id: BufferId, segment: Segment) -> Arc<BufferCore> {
+        self.engine.adopt_buffer(id, segment)
+    }
+
+    fn close(&mut self) {
+        if let Err(left) = self.life.close(Some(self.close_deadline()), &self.journal) {
+            tracing::error!(worker = self.path, ?left, "not everything could be released");
+        }
+    }
+}
+
+/// What a worker above is told of a failure here: where it happened first and why, not the way it came.
+fn first_cause(path: &str, operation: &str, error: &Error) -> RemoteError {
+    if let Some(remote) = error.remote() {
+        return remote.clone();
+    }
+    if let Some(died) = error.worker_died() {
+        let message = died.to_string();
+        return RemoteError::new(FaultKind::WorkerDied, &*died.worker, operation, message);
+    }
+    if let Error::Run(RunError { cause: TaskCause::Panicked(message), .. }) = error {
+        return RemoteError::new(FaultKind::Panicked, path, operation, message);
+    }
+    if let Error::Start(start) = error {
+        return RemoteError::new(FaultKind::Runtime, &*start.worker, operation, start.cause.to_string());
+    }
+    RemoteError::new(FaultKind::Returned, path, operation, chain(error))
+}

@@ -1,0 +1,65 @@
+//! The sub worker: runs host functions over mapped arguments.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use mailbox::Segment;
+use taskgraph::BufferId;
+
+use crate::args::Args;
+use crate::buffer::BufferCore;
+use crate::callable::{Body, Entry};
+use crate::config::Level;
+use crate::control::{ControlReply, ControlRequest, FaultKind, RemoteError, chain};
+use crate::engine::Engine;
+use crate::tree::{Role, TreeNode};
+
+use super::{Executor, Seat, no_device, operation, panics, wrong_kind};
+
+pub(super) struct SubWorker {
+    path: String,
+}
+
+impl SubWorker {
+    pub(super) fn new(seat: &Seat) -> Self {
+        Self { path: seat.path.clone() }
+    }
+}
+
+impl Executor for SubWorker {
+    fn init(&mut self, _left: Duration) -> Result<TreeNode, RemoteError> {
+        Ok(TreeNode {
+            path: self.path.clone(),
+            level: Level::Chip,
+            role: Role::Sub,
+            pid: std::process::id(),
+            device: None,
+            state: "ready".to_owned(),
+            children: Vec::new(),
+        })
+    }
+
+    fn run(&mut self, entry: &Entry, args: &Args, _accept: &mut dyn FnMut()) -> Result<(), RemoteError> {
+        let Body::Function(function) = &entry.body else {
+            return Err(wrong_kind(&self.path, entry, "functions"));
+        };
+        let operation = operation(entry);
+        panics::caught(&self.path, &operation, || function(args))?.map_err(|error| {
+            RemoteError::new(FaultKind::Returned, &self.path, operation, chain(&*error))
+        })
+    }
+
+    fn memory(
+        &mut self,
+        _request: &ControlRequest,
+        _buffer: Option<&BufferCore>,
+    ) -> Result<ControlReply, RemoteError> {
+        Err(no_device(&self.path))
+    }
+
+    fn adopt(&self, id: BufferId, segment: Segment) -> Arc<BufferCore> {
+        BufferCore::new(id, segment, Weak::<Engine>::new())
+    }
+
+    fn close(&mut self) {}
+}

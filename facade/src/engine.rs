@@ -1,0 +1,387 @@
+//! The engine of one worker: moves tasks from the graph to its children and results back.
+//!
+//! # Who waits, drives
+//!
+//! There is no thread between a waiting user and a working child. Whoever waits takes the *lines* (the parent's ends of
+//! all mailboxes) and drives: polls them, tells the graph what ended, sends what became ready, and sleeps on the one
+//! doorbell of this worker when there is nothing to do. Others who wait meanwhile sleep until their own goal is reached
+//! or the drive is free. A background driver takes the lines only while runs are unfinished and nobody waits.
+//!
+//! ```text
+//!  lock        guards                                   held by
+//!  lines       parent ends, descriptor channels         the driver, for as long as it drives, sleeping included
+//!  core        graph, task records, runs, jobs          anybody, for a moment, never while sleeping
+//! ```
+//!
+//! Order: lines before core. A thread that holds core may only *try* lines.
+//!
+//! # No wake-up is lost
+//!
+//! 1. *Work for the driver.* A submitter changes core, then sets `pending`, then rings the doorbell. The driver parks
+//!    by the doorbell's protocol: it announces itself, looks at `pending` and at all lines once more, then sleeps.
+//! 2. *The drive becomes free.* A waiter that finds the lines taken registers in `sleepers` and sleeps on `wake`, both
+//!    under core, after trying the lines once more. A driver that leaves frees the lines first, then takes core and
+//!    wakes a sleeper. If the try came before the lines were free, the driver's look at `sleepers` comes after.
+//! 3. *A goal is reached.* The driver publishes the outcome under core and wakes all sleepers; each looks at its own.
+//! 4. *Hand-over from the background.* A waiter counts itself in `wanted` and rings; the background driver looks at
+//!    `wanted` each turn, and leaves by 2.
+//!
+//! # When a child dies
+//!
+//! The driver's sleep ends at the child's death word (module `death_word` of procfork). The driver then takes what the
+//! child still published, learns the exact cause from its pidfd, and declares the worker lost to the graph, which fails
+//! what was on it and whatever can run nowhere else. Other lines are unaffected.
+
+mod core;
+mod lines;
+mod probe;
+mod run;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use mailbox::{Activity, Doorbell, Waiter};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use procfork::{Children, ParentWatch};
+use taskgraph::{BufferId, BufferKind};
+
+use crate::buffer::{BufferCore, Home};
+use crate::error::{BufferError, Error, Name, StartCause};
+
+pub(crate) use self::core::{Core, Hold, Job, JobOutcome, NewTask};
+pub(crate) use self::lines::{Line, LineKind, Lines};
+pub(crate) use self::probe::ParentProbe;
+use self::probe::TreeProbe;
+pub(crate) use self::run::RunCell;
+
+/// Everything that moves the tasks of one worker.
+pub(crate) struct Engine {
+    path: Name,
+    /// Different in each life of each worker: the owner in the identities of its buffers.
+    incarnation: u64,
+    doorbell: Doorbell,
+    lines: Mutex<Lines>,
+    core: Mutex<Core>,
+    /// Sleepers of core: waiters without the drive, and the background driver.
+    wake: Condvar,
+    background: Condvar,
+    /// Core was changed in a way that the driver must see.
+    pending: AtomicBool,
+    /// Waiters that want the drive from the background driver.
+    wanted: AtomicU32,
+    pub(crate) children: RwLock<Children>,
+    /// The parent of this process, where it is itself a child.
+    watch: Option<ParentWatch>,
+    next_buffer: AtomicU64,
+    me: Weak<Engine>,
+}
+
+impl Engine {
+    pub(crate) fn new(path: &str, watch: Option<ParentWatch>) -> Result<Arc<Self>, StartCause> {
+        let doorbell = Doorbell::create().map_err(StartCause::system)?;
+        let children = RwLock::new(Children::new().map_err(StartCause::system)?);
+        Ok(Arc::new_cyclic(|me| Self {
+            path: Name::from(path),
+            incarnation: crate::incarnation::draw(),
+            doorbell,
+            lines: Mutex::default(),
+            core: Mutex::new(Core::new(Name::from(path))),
+            wake: Condvar::new(),
+            background: Condvar::new(),
+            pending: AtomicBool::new(false),
+            wanted: AtomicU32::new(0),
+            children,
+            watch,
+            next_buffer: AtomicU64::new(1),
+            me: Weak::clone(me),
+        }))
+    }
+
+    pub(crate) fn path(&self) -> &Name {
+        &self.path
+    }
+
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    pub(crate) fn doorbell(&self) -> &Doorbell {
+        &self.doorbell
+    }
+
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock()
+    }
+
+    pub(crate) fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock()
+    }
+
+    /// The lines, unless somebody drives just now.
+    pub(crate) fn try_lines(&self) -> Option<MutexGuard<'_, Lines>> {
+        self.lines.try_lock()
+    }
+
+    /// Whether this process is the root of its tree.
+    pub(crate) fn is_root(&self) -> bool {
+        self.watch.is_none()
+    }
+
+    /// A new shared buffer of this worker.
+    pub(crate) fn create_buffer(&self, bytes: usize) -> Result<Arc<BufferCore>, BufferError> {
+        let refused = |error: mailbox::SegmentError| BufferError::Memory {
+            bytes,
+            reason: crate::control::chain(&error),
+        };
+        let segment = mailbox::Segment::create("buffer", bytes).map_err(refused)?;
+        // Relaxed: only uniqueness matters.
+        let id = self.next_buffer.fetch_add(1, Ordering::Relaxed);
+        let id = BufferId::new(self.incarnation, id, 0, BufferKind::Shared);
+        Ok(self.adopt_buffer(id, segment))
+    }
+
+    /// A buffer of a worker above, which tasks below may name.
+    pub(crate) fn adopt_buffer(&self, id: BufferId, segment: mailbox::Segment) -> Arc<BufferCore> {
+        let home: Weak<dyn Home> = Weak::<Engine>::clone(&self.me);
+        BufferCore::new(id, segment, home)
+    }
+
+    /// Tells the driver that core was changed, or drives for a moment if nobody does.
+    pub(crate) fn nudge(&self) {
+        // Release: partner of the driver's swap in `turn`; the change of core itself is ordered by its lock.
+        self.pending.store(true, Ordering::Release);
+        match self.lines.try_lock() {
+            Some(mut lines) => {
+                self.turn(&mut lines);
+                drop(lines);
+                self.leave_drive();
+            }
+            None => self.doorbell.ring(),
+        }
+    }
+
+    /// Waits until `done` says so, driving where nobody else does. False when the deadline passed first.
+    ///
+    /// `done` is asked under no lock and reads what was published under core.
+    pub(crate) fn wait_until(&self, deadline: Option<Instant>, done: &dyn Fn() -> bool) -> bool {
+        if done() {
+            return true;
+        }
+        let _wanted = Wanted::new(self);
+        loop {
+            if let Some(mut lines) = self.lines.try_lock() {
+                let reached = self.drive(&mut lines, deadline, done);
+                drop(lines);
+                self.leave_drive();
+                return reached;
+            }
+            if let Some(reached) = self.sleep(deadline, done) {
+                return reached;
+            }
+        }
+    }
+
+    /// Sleeps until there may be a reason to look again; `Some` when the wait is over.
+    fn sleep(&self, deadline: Option<Instant>, done: &dyn Fn() -> bool) -> Option<bool> {
+        let mut core = self.core.lock();
+        if done() {
+            return Some(true);
+        }
+        if let Some(lines) = self.lines.try_lock() {
+            drop(lines);
+            return None;
+        }
+        core.sleepers += 1;
+        let timed_out = match deadline {
+            Some(deadline) => self.wake.wait_until(&mut core, deadline).timed_out(),
+            None => {
+                self.wake.wait(&mut core);
+                false
+            }
+        };
+        core.sleepers -= 1;
+        (timed_out && !done()).then_some(false)
+    }
+
+    /// Drives until `done`, or until the deadline (then false).
+    fn drive(&self, lines: &mut Lines, deadline: Option<Instant>, done: &dyn Fn() -> bool) -> bool {
+        let mut waiter = std::mem::take(&mut lines.waiter);
+        let reached = loop {
+            self.turn(lines);
+            if done() {
+                break true;
+            }
+            if !self.await_news(lines, &mut waiter, deadline) && !lines.has_news() {
+                break done();
+            }
+        };
+        lines.waiter = waiter;
+        reached
+    }
+
+    /// Waits until a line has news, core was changed, or a child died (whose loss is then dealt with). False at the
+    /// deadline.
+    fn await_news(&self, lines: &mut Lines, waiter: &mut Waiter, deadline: Option<Instant>) -> bool {
+        let news = || lines.has_news() || self.pending.load(Ordering::Acquire);
+        if news() {
+            return true;
+        }
+        let waited = {
+            let children = self.children.read();
+            let probe = TreeProbe::new(&children, lines, self.watch.as_ref());
+            self.doorbell.wait(waiter, &probe, Activity::InFlight, deadline, news)
+        };
+        match waited {
+            Ok(()) => true,
+            Err(mailbox::WaitError::PeerDied) => {
+                self.bury_dead(lines);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// One look at everything: takes what the children said, and sends what became ready.
+    fn turn(&self, lines: &mut Lines) {
+        // Acquire: partner of the release in `nudge`. Loaded first, since a swap costs even when nothing is pending.
+        let pending =
+            self.pending.load(Ordering::Relaxed) && self.pending.swap(false, Ordering::Acquire);
+        if !pending && !lines.has_news() {
+            return;
+        }
+        let mut core = self.core.lock();
+        lines.take_news(&mut core);
+        lines.send_ready(&mut core);
+        self.finish_turn(core);
+    }
+
+    /// Wakes who may have been waiting for this, and lets go of what ended tasks held.
+    fn finish_turn(&self, mut core: MutexGuard<'_, Core>) {
+        if core.take_progress() && core.sleepers > 0 {
+            self.wake.notify_all();
+        }
+        let spent = core.take_spent();
+        drop(core);
+        // The last hold of a dropped buffer tells the engine, which takes core.
+        drop(spent);
+    }
+
+    /// Finds children that have died and declares their workers lost.
+    pub(crate) fn bury_dead(&self, lines: &mut Lines) {
+        if let Some(watch) = &self.watch
+            && !watch.is_alive_now()
+        {
+            watch.leave();
+        }
+        let children = self.children.read();
+        let mut core = self.core.lock();
+        lines.take_news(&mut core);
+        for (index, child) in children.iter().enumerate() {
+            lines.bury_if_dead(index, child, &mut core);
+        }
+        lines.send_ready(&mut core);
+        self.finish_turn(core);
+    }
+
+    /// The lines are free: somebody else may drive.
+    fn leave_drive(&self) {
+        let core = self.core.lock();
+        if core.sleepers > 0 {
+            self.wake.notify_one();
+        } else if core.has_unfinished_runs() {
+            self.background.notify_one();
+        }
+    }
+
+    /// Starts the background driver, once: needed only by runs that nobody may be waiting for.
+    pub(crate) fn ensure_background(&self) -> Result<(), Error> {
+        let mut core = self.core.lock();
+        if core.background_running {
+            return Ok(());
+        }
+        let me = Weak::clone(&self.me);
+        let spawned = std::thread::Builder::new()
+            .name("driver".to_owned())
+            .spawn(move || background_loop(&me));
+        spawned.map_err(Error::orchestration)?;
+        core.background_running = true;
+        Ok(())
+    }
+
+    /// Drives while nobody waits; `false` when the engine is idle and the thread should look whether it is still needed.
+    fn drive_in_background(&self) {
+        {
+            let mut core = self.core.lock();
+            let idle = !core.has_unfinished_runs() || self.wanted.load(Ordering::Relaxed) > 0;
+            if idle {
+                // Bounded, so that the thread notices when its engine is gone.
+                self.background.wait_for(&mut core, BACKGROUND_PATIENCE);
+                return;
+            }
+        }
+        if let Some(mut lines) = self.lines.try_lock() {
+            let yield_now = || self.wanted.load(Ordering::Acquire) > 0 || !self.core.lock().has_unfinished_runs();
+            self.drive(&mut lines, Some(Instant::now() + BACKGROUND_PATIENCE), &yield_now);
+            drop(lines);
+            self.leave_drive();
+        } else {
+            let mut core = self.core.lock();
+            self.background.wait_for(&mut core, BACKGROUND_PATIENCE);
+        }
+    }
+
+    /// Queues control requests. Whoever drives sends them and takes their answers.
+    pub(crate) fn post(&self, jobs: &[Arc<Job>]) {
+        {
+            let mut core = self.core.lock();
+            core.jobs.extend(jobs.iter().map(Arc::clone));
+        }
+        self.nudge();
+    }
+}
+
+/// How long the background driver sleeps before it looks whether its engine still exists.
+const BACKGROUND_PATIENCE: Duration = Duration::from_secs(5);
+
+fn background_loop(engine: &Weak<Engine>) {
+    while let Some(engine) = engine.upgrade() {
+        engine.drive_in_background();
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Home for Engine {
+    fn released(&self, id: BufferId) {
+        let mut core = self.core.lock();
+        core.released.push(id);
+        drop(core);
+        // Sent with the next turn, and now if nobody drives; the answer is taken whenever somebody drives.
+        self.nudge();
+    }
+}
+
+/// Counts a waiter that wants the drive, for as long as it waits.
+struct Wanted<'a>(&'a Engine);
+
+impl<'a> Wanted<'a> {
+    fn new(engine: &'a Engine) -> Self {
+        // Release: partner of the acquire in `drive_in_background`.
+        engine.wanted.fetch_add(1, Ordering::Release);
+        if engine.lines.is_locked() {
+            engine.doorbell.ring();
+        }
+        Self(engine)
+    }
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.0.wanted.fetch_sub(1, Ordering::Release);
+    }
+}

@@ -1,0 +1,330 @@
+//! What the lock `core` guards: the graph, what it knows nothing of (payloads, buffers, errors), and control jobs.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+use taskgraph::{
+    BufferId, Effect, Failure, Limits, RunId, RunOutcome, RunStatus, Scheduler, TaskEnd, TaskId,
+    TaskSpec, WorkerId,
+};
+
+use crate::buffer::{BufferCore, Use};
+use crate::control::{ControlReply, ControlRequest};
+use crate::error::{Name, RunError, TaskCause, WorkerDied};
+use crate::wire::Payload;
+
+use super::run::RunCell;
+
+/// A task to be submitted: what the graph is told, and what it is not.
+pub(crate) struct NewTask<'a> {
+    pub(crate) spec: TaskSpec<'a>,
+    pub(crate) callable: Name,
+    /// One payload per member; one for a task that is no group.
+    pub(crate) payloads: SmallVec<[Payload; 1]>,
+    pub(crate) holds: Holds,
+}
+
+/// What a task keeps from being released until it has ended.
+pub(crate) type Holds = SmallVec<[Hold; 3]>;
+
+/// One resource that an unfinished task uses.
+#[derive(Debug)]
+pub(crate) enum Hold {
+    Buffer(Arc<BufferCore>, Use),
+    Device(#[expect(dead_code, reason = "held, never looked at: dropping it ends the use")] provenance::Hold),
+}
+
+impl Hold {
+    /// Counts a task in at the buffer.
+    pub(crate) fn buffer(core: &Arc<BufferCore>, how: Use) -> Result<Self, crate::error::BufferError> {
+        core.begin_task(how)?;
+        Ok(Hold::Buffer(Arc::clone(core), how))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Hold::Buffer(core, how) = self {
+            core.end_task(*how);
+        }
+    }
+}
+
+/// A submitted task that has not ended.
+pub(crate) struct TaskRecord {
+    pub(crate) callable: Name,
+    pub(crate) payloads: SmallVec<[Payload; 1]>,
+    pub(crate) holds: Holds,
+}
+
+/// Why a task failed, and where.
+#[derive(Debug, Clone)]
+pub(crate) struct TaskFailure {
+    pub(crate) callable: Name,
+    pub(crate) worker: Name,
+    pub(crate) cause: TaskCause,
+}
+
+/// A control request to one child, and the place of its answer.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) line: usize,
+    pub(crate) request: ControlRequest,
+    /// The buffer that the request names, whose descriptor must go first.
+    pub(crate) buffer: Option<Arc<BufferCore>>,
+    outcome: OnceLock<JobOutcome>,
+}
+
+/// How a control request ended.
+#[derive(Debug, Clone)]
+pub(crate) enum JobOutcome {
+    Reply(ControlReply),
+    Died(WorkerDied),
+    Protocol(String),
+}
+
+impl Job {
+    pub(crate) fn new(line: usize, request: ControlRequest) -> Arc<Self> {
+        Arc::new(Self { line, request, buffer: None, outcome: OnceLock::new() })
+    }
+
+    /// A request that names `buffer`.
+    pub(crate) fn on_buffer(line: usize, request: ControlRequest, buffer: &Arc<BufferCore>) -> Arc<Self> {
+        let buffer = Some(Arc::clone(buffer));
+        Arc::new(Self { line, request, buffer, outcome: OnceLock::new() })
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.outcome.get().is_some()
+    }
+
+    pub(crate) fn outcome(&self) -> Option<&JobOutcome> {
+        self.outcome.get()
+    }
+
+    /// Sets the answer; the first one stays.
+    pub(crate) fn finish(&self, outcome: JobOutcome) {
+        let _ = self.outcome.set(outcome);
+    }
+}
+
+/// State that changes for a moment at a time.
+pub(crate) struct Core {
+    pub(crate) graph: Scheduler,
+    path: Name,
+    /// Records of live tasks, by slot of the graph.
+    tasks: Vec<Option<TaskRecord>>,
+    runs: HashMap<RunId, Arc<RunCell>>,
+    /// Why tasks failed; kept while any run lives that may name them as its cause.
+    failures: HashMap<TaskId, TaskFailure>,
+    /// Why workers are lost.
+    losses: HashMap<WorkerId, (Name, TaskCause)>,
+    /// The worker whose loss the graph is dealing with just now.
+    losing: Option<WorkerId>,
+    /// Control requests that no line has sent yet.
+    pub(crate) jobs: Vec<Arc<Job>>,
+    /// Buffers that are gone here and must go below.
+    pub(crate) released: Vec<BufferId>,
+    /// Threads that sleep on `wake`.
+    pub(crate) sleepers: u32,
+    pub(crate) background_running: bool,
+    /// Something that somebody may wait for has happened.
+    progress: bool,
+    /// What ended tasks held; dropped outside of the graph's work.
+    spent: Vec<Holds>,
+}
+
+impl Core {
+    pub(crate) fn new(path: Name) -> Self {
+        Self {
+            graph: Scheduler::new(Limits::default()),
+            path,
+            tasks: Vec::new(),
+            runs: HashMap::new(),
+            failures: HashMap::new(),
+            losses: HashMap::new(),
+            losing: None,
+            jobs: Vec::new(),
+            released: Vec::new(),
+            sleepers: 0,
+            background_running: false,
+            progress: false,
+            spent: Vec::new(),
+        }
+    }
+
+    pub(crate) fn begin_run(&mut self) -> (RunId, Arc<RunCell>) {
+        let run = self.graph.begin_run();
+        let cell = Arc::new(RunCell::default());
+        self.runs.insert(run, Arc::clone(&cell));
+        (run, cell)
+    }
+
+    /// Submits a task. On an error nothing has changed, and what the task held is given back.
+    pub(crate) fn submit(
+        &mut self,
+        run: RunId,
+        task: NewTask<'_>,
+    ) -> Result<TaskId, taskgraph::SubmitError> {
+        let id = self.graph.submit(run, &task.spec)?;
+        let slot = id.slot as usize;
+        if self.tasks.len() <= slot {
+            self.tasks.resize_with(slot + 1, || None);
+        }
+        let NewTask { callable, payloads, holds, .. } = task;
+        self.tasks[slot] = Some(TaskRecord { callable, payloads, holds });
+        self.settle();
+        Ok(id)
+    }
+
+    /// No more tasks will come; the run ends when its tasks have.
+    pub(crate) fn seal(&mut self, run: RunId) {
+        // An error says that the run is over or cancelled, which needs no seal.
+        let _ = self.graph.seal(run);
+        self.settle();
+    }
+
+    /// Drops what has not started.
+    pub(crate) fn cancel(&mut self, run: RunId) {
+        // An error says that the run is over.
+        let _ = self.graph.cancel(run);
+        self.settle();
+    }
+
+    pub(crate) fn has_unfinished_runs(&self) -> bool {
+        !self.runs.is_empty()
+    }
+
+    /// The record of a live task.
+    pub(crate) fn task(&self, task: TaskId) -> Option<&TaskRecord> {
+        self.tasks.get(task.slot as usize)?.as_ref()
+    }
+
+    /// Keeps why a task failed; the first cause stays.
+    pub(crate) fn note_failure(&mut self, task: TaskId, worker: &Name, cause: TaskCause) {
+        let Some(record) = self.task(task) else { return };
+        let callable = Arc::clone(&record.callable);
+        let failure = TaskFailure { callable, worker: Arc::clone(worker), cause };
+        self.failures.entry(task).or_insert(failure);
+    }
+
+    /// Keeps that a task failed because a worker was lost.
+    fn note_loss(&mut self, task: TaskId, worker: Option<WorkerId>) {
+        let unknown = || {
+            let reason = "no living worker is left that could run it".to_owned();
+            (Arc::clone(&self.path), TaskCause::Poisoned(reason))
+        };
+        let loss = worker.and_then(|worker| self.losses.get(&worker)).cloned();
+        let (path, cause) = loss.unwrap_or_else(unknown);
+        self.note_failure(task, &path, cause);
+    }
+
+    /// A worker's process is dead: what was on it fails with that cause.
+    pub(crate) fn worker_died(&mut self, worker: WorkerId, died: WorkerDied) {
+        let path = Name::from(died.worker.as_str());
+        self.lose(worker, path, TaskCause::WorkerDied(died));
+    }
+
+    /// A worker cannot be talked to any more.
+    pub(crate) fn worker_unusable(&mut self, worker: WorkerId, path: &Name, reason: &str) {
+        self.lose(worker, Arc::clone(path), TaskCause::Poisoned(reason.to_owned()));
+    }
+
+    fn lose(&mut self, worker: WorkerId, path: Name, cause: TaskCause) {
+        self.losses.entry(worker).or_insert((path, cause));
+        self.losing = Some(worker);
+        // An error says that it was lost before.
+        let _ = self.graph.worker_lost(worker);
+        self.settle();
+        self.losing = None;
+    }
+
+    /// How a lost worker was lost.
+    pub(crate) fn loss(&self, worker: WorkerId) -> Option<&TaskCause> {
+        self.losses.get(&worker).map(|(_, cause)| cause)
+    }
+
+    /// Takes in what the graph decided since the last call.
+    pub(crate) fn settle(&mut self) {
+        while let Some(effect) = self.graph.next_effect() {
+            match effect {
+                Effect::TaskFinished { task, end, .. } => self.task_finished(task, end),
+                Effect::RunFinished { run } => self.run_finished(run),
+                Effect::GroupStalled { group, idle } => self.group_stalled(group, idle),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether something happened since the last call that somebody may wait for.
+    pub(crate) fn take_progress(&mut self) -> bool {
+        std::mem::take(&mut self.progress)
+    }
+
+    pub(crate) fn note_progress(&mut self) {
+        self.progress = true;
+    }
+
+    /// What ended tasks held; the caller drops it, after core where it can.
+    pub(crate) fn take_spent(&mut self) -> Vec<Holds> {
+        std::mem::take(&mut self.spent)
+    }
+
+    fn task_finished(&mut self, task: TaskId, end: TaskEnd) {
+        match end {
+            TaskEnd::Failed(Failure::WorkerLost { worker, .. }) => self.note_loss(task, Some(worker)),
+            TaskEnd::Failed(Failure::NoWorker) => self.note_loss(task, self.losing),
+            _ => {}
+        }
+        if let Some(record) = self.tasks[task.slot as usize].take()
+            && !record.holds.is_empty()
+        {
+            self.spent.push(record.holds);
+        }
+    }
+
+    fn run_finished(&mut self, run: RunId) {
+        let status = self.graph.run_status(run);
+        if let (Some(cell), Some(RunStatus::Done(outcome))) = (self.runs.remove(&run), status) {
+            cell.finish(self.run_result(&outcome));
+        }
+        // The run is known, since it has just been reported.
+        let _ = self.graph.release_run(run);
+        if self.runs.is_empty() {
+            self.failures.clear();
+        }
+        self.progress = true;
+    }
+
+    fn run_result(&self, outcome: &RunOutcome) -> Result<(), RunError> {
+        if outcome.is_ok() {
+            return Ok(());
+        }
+        let failure = outcome.cause.and_then(|task| self.failures.get(&task)).cloned();
+        let failure = failure.unwrap_or_else(|| TaskFailure {
+            callable: Name::from("run"),
+            worker: Arc::clone(&self.path),
+            cause: TaskCause::Cancelled,
+        });
+        Err(RunError {
+            task: failure.callable.to_string(),
+            worker: failure.worker.to_string(),
+            cause: failure.cause,
+            failed: outcome.failed,
+            skipped: outcome.skipped + outcome.cancelled,
+        })
+    }
+
+    fn group_stalled(&self, group: TaskId, idle: taskgraph::WorkerId) {
+        let name = self.task(group).map(|record| Arc::clone(&record.callable));
+        let blockers = self.graph.blockers(group);
+        let blockers: Vec<String> = blockers
+            .iter()
+            .filter_map(|(worker, task)| Some(format!("`{}` on {worker}", self.task(*task)?.callable)))
+            .collect();
+        tracing::warn!(group = name.as_deref(), %idle, ?blockers, "a group holds a worker idle");
+    }
+}
+

@@ -1,0 +1,334 @@
+//! The lines to the children: what the driver holds while it drives.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashSet;
+use mailbox::{Event, FdChannel, Identity, Outcome, ParentEnd, Waiter};
+use taskgraph::{BufferId, Dispatch, DispatchId, TaskId, WorkerId};
+
+use crate::buffer::BufferCore;
+use crate::control::{self, ControlReply, ControlRequest, RemoteError};
+use crate::error::{Name, TaskCause, WorkerDied};
+use crate::wire::WireBuffer;
+
+use super::core::{Core, Hold, Job, JobOutcome};
+
+/// How long a dead child's exact cause may take to be known: its memory is freed first.
+const CAUSE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a full descriptor channel may block the driver before the child counts as stuck.
+const ANNOUNCE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the child at the other end of a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LineKind {
+    /// A chip worker.
+    Chip,
+    /// A worker with children of its own.
+    Node,
+    /// A sub worker.
+    Sub,
+}
+
+/// The parent's end of everything between it and one child.
+pub(crate) struct Line {
+    pub(crate) path: Name,
+    pub(crate) pid: u32,
+    end: ParentEnd,
+    channel: FdChannel,
+    /// Buffers whose descriptors the child has been sent.
+    known: HashSet<BufferId>,
+    /// Buffers that the child must unmap; sent when the control frame is free.
+    unmaps: Vec<BufferId>,
+    job: Option<Arc<Job>>,
+    pub(crate) died: Option<WorkerDied>,
+}
+
+impl Line {
+    pub(crate) fn new(path: Name, pid: u32, end: ParentEnd, channel: FdChannel) -> Self {
+        Self {
+            path,
+            pid,
+            end,
+            channel,
+            known: HashSet::new(),
+            unmaps: Vec::new(),
+            job: None,
+            died: None,
+        }
+    }
+
+    /// Tells the child that no more will come.
+    pub(crate) fn shutdown(&mut self) {
+        self.end.shutdown();
+    }
+
+    /// Sends the descriptor of a buffer that the child has not seen.
+    fn announce(&mut self, buffer: &BufferCore) -> Result<(), String> {
+        if !self.known.insert(buffer.id()) {
+            return Ok(());
+        }
+        let [head, tail] = WireBuffer::new(buffer.id(), buffer.bytes()).to_headers();
+        let deadline = Some(Instant::now() + ANNOUNCE_PATIENCE);
+        let sent = self.channel.send(head, &[buffer.descriptor()], deadline);
+        let sent = sent.and_then(|()| self.channel.send(tail, &[], deadline));
+        sent.map_err(|error| {
+            self.known.remove(&buffer.id());
+            control::chain(&error)
+        })
+    }
+
+    fn send(&mut self, core: &Core, dispatch: &Dispatch) -> Result<(), String> {
+        let record = core.task(dispatch.task).ok_or("the task has no record")?;
+        for hold in &record.holds {
+            if let Hold::Buffer(buffer, _) = hold {
+                self.announce(buffer)?;
+            }
+        }
+        let identity = Identity {
+            run: dispatch.run.0,
+            slot: dispatch.task.slot,
+            generation: dispatch.task.generation,
+            dispatch: dispatch.dispatch.0,
+        };
+        let member = (dispatch.member as usize).min(record.payloads.len() - 1);
+        self.end.submit(identity, 0, &record.payloads[member]).map_err(|e| control::chain(&e))
+    }
+
+    /// Sends the next control request, if there is one and the frame is free.
+    fn send_control(&mut self, core: &mut Core, index: usize) {
+        if self.job.is_some() || self.died.is_some() {
+            return;
+        }
+        let queued = core.jobs.iter().position(|job| job.line == index);
+        let job = match queued {
+            Some(position) => core.jobs.remove(position),
+            None => match self.unmaps.pop() {
+                Some(id) => Job::new(index, ControlRequest::Unmap { buffer: WireBuffer::new(id, 0) }),
+                None => return,
+            },
+        };
+        if let Err(reason) = self.begin_job(&job) {
+            job.finish(JobOutcome::Protocol(reason));
+            core.note_progress();
+        }
+    }
+
+    fn begin_job(&mut self, job: &Arc<Job>) -> Result<(), String> {
+        if let Some(buffer) = &job.buffer {
+            self.announce(buffer)?;
+        }
+        let bytes = control::encode(&job.request);
+        self.end.control(0, &bytes).map_err(|error| control::chain(&error))?;
+        self.job = Some(Arc::clone(job));
+        Ok(())
+    }
+}
+
+/// The lines of one worker, next-level workers first, in the order of their ids in the graph.
+#[derive(Default)]
+pub(crate) struct Lines {
+    pub(crate) all: Vec<Line>,
+    /// Bit `i`: line `i` owes an answer, so that the driver must look at it.
+    owing: u64,
+    /// Bit `i`: line `i` died.
+    dead: u64,
+    pub(super) waiter: Waiter,
+}
+
+impl Lines {
+    pub(super) fn is_alive(&self, index: usize) -> bool {
+        self.dead & (1 << index) == 0
+    }
+
+    /// Whether a line that owes an answer has news. A load or two per such line.
+    #[inline]
+    pub(super) fn has_news(&self) -> bool {
+        let mut owing = self.owing;
+        while owing != 0 {
+            let index = owing.trailing_zeros() as usize;
+            owing &= owing - 1;
+            if self.all[index].end.is_ready() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes everything that the children said.
+    pub(super) fn take_news(&mut self, core: &mut Core) {
+        let mut owing = self.owing;
+        while owing != 0 {
+            let index = owing.trailing_zeros() as usize;
+            owing &= owing - 1;
+            self.take_news_of(index, core);
+        }
+        core.settle();
+    }
+
+    fn take_news_of(&mut self, index: usize, core: &mut Core) {
+        let line = &mut self.all[index];
+        loop {
+            match line.end.poll() {
+                Ok(Some(event)) => take_event(event, &line.path, core),
+                Ok(None) => break,
+                Err(poisoned) => return self.give_up(index, &poisoned.to_string(), core),
+            }
+        }
+        if line.job.is_some() {
+            match line.end.poll_control() {
+                Ok(Some(reply)) => {
+                    let outcome = decode_reply(reply.outcome);
+                    if let Some(job) = line.job.take() {
+                        job.finish(outcome);
+                        core.note_progress();
+                    }
+                    line.send_control(core, index);
+                }
+                Ok(None) => {}
+                Err(poisoned) => return self.give_up(index, &poisoned.to_string(), core),
+            }
+        }
+        self.note_owing(index);
+    }
+
+    /// Sends control requests and whatever the graph wants sent.
+    pub(super) fn send_ready(&mut self, core: &mut Core) {
+        if !core.jobs.is_empty() || !core.released.is_empty() {
+            self.send_controls(core);
+        }
+        while let Some(dispatch) = core.graph.next_dispatch() {
+            self.send(&dispatch, core);
+        }
+        core.settle();
+    }
+
+    fn send_controls(&mut self, core: &mut Core) {
+        for id in std::mem::take(&mut core.released) {
+            for line in self.all.iter_mut().filter(|line| line.died.is_none()) {
+                if line.known.remove(&id) {
+                    line.unmaps.push(id);
+                }
+            }
+        }
+        for index in 0..self.all.len() {
+            self.all[index].send_control(core, index);
+            self.note_owing(index);
+        }
+        let dead: Vec<Arc<Job>> = core.jobs.extract_if(.., |job| self.dead & (1 << job.line) != 0).collect();
+        for job in dead {
+            let died = self.all[job.line].died.clone().expect("its line is dead");
+            job.finish(JobOutcome::Died(died));
+            core.note_progress();
+        }
+    }
+
+    fn send(&mut self, dispatch: &Dispatch, core: &mut Core) {
+        let index = dispatch.worker.0 as usize;
+        let line = &mut self.all[index];
+        match line.send(core, dispatch) {
+            Ok(()) => self.owing |= 1 << index,
+            Err(reason) => {
+                let path = Arc::clone(&line.path);
+                core.note_failure(dispatch.task, &path, TaskCause::Poisoned(reason));
+                // The dispatch is in flight, since the graph has just given it out.
+                let _ = core.graph.completed(dispatch.dispatch, taskgraph::Outcome::Failed);
+                core.settle();
+            }
+        }
+    }
+
+    fn note_owing(&mut self, index: usize) {
+        let line = &self.all[index];
+        if line.end.in_flight() > 0 || line.job.is_some() {
+            self.owing |= 1 << index;
+        } else {
+            self.owing &= !(1 << index);
+        }
+    }
+
+    /// Declares the worker of line `index` lost if its child is dead.
+    pub(super) fn bury_if_dead(&mut self, index: usize, child: &procfork::Child, core: &mut Core) {
+        if !self.is_alive(index) {
+            return;
+        }
+        let dying = child.death_word().owner_died();
+        let cause = if dying {
+            child.wait(Instant::now() + CAUSE_PATIENCE).ok()
+        } else {
+            child.try_wait().ok().flatten()
+        };
+        let Some(cause) = cause.or(dying.then_some(procfork::ExitCause::Lost)) else { return };
+        // What it published before it died counts.
+        self.take_news_of(index, core);
+        self.lose(index, cause, child.last_words(), core);
+    }
+
+    fn lose(
+        &mut self,
+        index: usize,
+        cause: procfork::ExitCause,
+        last_words: Option<String>,
+        core: &mut Core,
+    ) {
+        self.dead |= 1 << index;
+        self.owing &= !(1 << index);
+        let line = &mut self.all[index];
+        let died = WorkerDied { worker: line.path.to_string(), pid: line.pid, cause, last_words };
+        tracing::warn!(worker = %line.path, pid = line.pid, %cause, "a worker died");
+        line.end.poison(mailbox::Cause::PeerDied { side: mailbox::Side::Child });
+        line.died = Some(died.clone());
+        if let Some(job) = line.job.take() {
+            job.finish(JobOutcome::Died(died.clone()));
+        }
+        core.worker_died(WorkerId(index as u32), died);
+        core.note_progress();
+    }
+
+    /// The child broke the protocol: what it owes fails, and it is not used any more.
+    fn give_up(&mut self, index: usize, reason: &str, core: &mut Core) {
+        self.owing &= !(1 << index);
+        let line = &mut self.all[index];
+        tracing::error!(worker = %line.path, reason, "a mailbox is unusable");
+        if let Some(job) = line.job.take() {
+            job.finish(JobOutcome::Protocol(reason.to_owned()));
+        }
+        let path = Arc::clone(&line.path);
+        core.worker_unusable(WorkerId(index as u32), &path, reason);
+        core.note_progress();
+    }
+}
+
+fn take_event(event: Event<'_>, path: &Name, core: &mut Core) {
+    match event {
+        Event::Accepted(identity) => {
+            // An error says that the run has been given up meanwhile.
+            let _ = core.graph.accepted(DispatchId(identity.dispatch));
+        }
+        Event::Done { identity, outcome, .. } => {
+            let outcome = match outcome {
+                Outcome::Ok(_) => taskgraph::Outcome::Ok,
+                Outcome::Failed(failure) => {
+                    let task = TaskId { slot: identity.slot, generation: identity.generation };
+                    let remote = RemoteError::from_failure(&failure);
+                    core.note_failure(task, path, TaskCause::Remote(remote));
+                    taskgraph::Outcome::Failed
+                }
+            };
+            // An error says that the worker was declared lost meanwhile.
+            let _ = core.graph.completed(DispatchId(identity.dispatch), outcome);
+        }
+    }
+}
+
+fn decode_reply(outcome: Outcome<'_>) -> JobOutcome {
+    match outcome {
+        Outcome::Ok(bytes) => match control::decode::<ControlReply>(bytes) {
+            Ok(reply) => JobOutcome::Reply(reply),
+            Err(error) => JobOutcome::Protocol(format!("an answer that is no message: {error}")),
+        },
+        Outcome::Failed(failure) => {
+            JobOutcome::Reply(ControlReply::Failed(RemoteError::from_failure(&failure)))
+        }
+    }
+}

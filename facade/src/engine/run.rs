@@ -1,0 +1,62 @@
+//! The outcome of one run, shared by everybody who waits for it.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+
+use lifecycle::OwnedLease;
+use parking_lot::Mutex;
+
+use crate::error::{Error, RunError};
+
+/// What becomes of a run: nothing yet, or its one outcome for ever.
+#[derive(Debug, Default)]
+pub(crate) struct RunCell {
+    outcome: OnceLock<Result<(), RunError>>,
+    done: AtomicBool,
+    wakers: Mutex<Vec<Waker>>,
+    /// Keeps the worker from being torn down under the run, whether or not somebody waits for it.
+    lease: Mutex<Option<OwnedLease<Error>>>,
+}
+
+impl RunCell {
+    /// Whether the run is over. One load; for wait loops.
+    pub(crate) fn is_done(&self) -> bool {
+        // Acquire: partner of the release in `finish`, so that the outcome is seen.
+        self.done.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn outcome(&self) -> Option<Result<(), RunError>> {
+        self.outcome.get().cloned()
+    }
+
+    /// Keeps a lease until the run is over.
+    pub(crate) fn keep(&self, lease: OwnedLease<Error>) {
+        *self.lease.lock() = Some(lease);
+    }
+
+    /// Publishes the outcome. The first one stays.
+    pub(crate) fn finish(&self, outcome: Result<(), RunError>) {
+        // An error only says that there was an outcome before.
+        let _ = self.outcome.set(outcome);
+        let wakers = {
+            let mut wakers = self.wakers.lock();
+            self.done.store(true, Ordering::Release);
+            std::mem::take(&mut *wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+        drop(self.lease.lock().take());
+    }
+
+    /// Wakes `waker` when the run is over; false when it is over already.
+    pub(crate) fn wake_when_done(&self, waker: &Waker) -> bool {
+        let mut wakers = self.wakers.lock();
+        if self.done.load(Ordering::Relaxed) {
+            return false;
+        }
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push(waker.clone());
+        }
+        true
+    }
+}

@@ -1,0 +1,74 @@
+//! A submitted run, to be waited for.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use crate::engine::{Engine, RunCell};
+use crate::error::Error;
+
+/// A run whose graph is built. Its tasks go on whether or not somebody waits; dropping the handle detaches the run.
+///
+/// Waiting is repeatable, by any number of threads, and everybody gets the same outcome. It can also be awaited.
+#[must_use = "a run can fail, which only a wait tells"]
+pub struct RunHandle {
+    engine: Arc<Engine>,
+    cell: Arc<RunCell>,
+}
+
+impl std::fmt::Debug for RunHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunHandle").field("done", &self.is_done()).finish()
+    }
+}
+
+impl RunHandle {
+    pub(crate) fn new(engine: Arc<Engine>, cell: Arc<RunCell>) -> Self {
+        Self { engine, cell }
+    }
+
+    /// Whether the run is over.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.cell.is_done()
+    }
+
+    /// Waits until the run is over; the calling thread drives it meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Run`] with the first root cause.
+    pub fn wait(&self) -> Result<(), Error> {
+        self.engine.wait_until(None, &|| self.cell.is_done());
+        self.outcome().unwrap_or(Ok(()))
+    }
+
+    /// Waits until the run is over, at most for `limit`. `None` says that it is not; waiting can be repeated.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunHandle::wait`].
+    pub fn wait_for(&self, limit: Duration) -> Option<Result<(), Error>> {
+        let deadline = Instant::now() + limit;
+        self.engine.wait_until(Some(deadline), &|| self.cell.is_done());
+        self.outcome()
+    }
+
+    fn outcome(&self) -> Option<Result<(), Error>> {
+        self.cell.outcome().map(|outcome| outcome.map_err(Error::from))
+    }
+}
+
+impl Future for RunHandle {
+    type Output = Result<(), Error>;
+
+    /// The background driver advances an awaited run.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.cell.wake_when_done(cx.waker()) {
+            return Poll::Pending;
+        }
+        Poll::Ready(self.outcome().unwrap_or(Ok(())))
+    }
+}

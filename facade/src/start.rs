@@ -1,0 +1,236 @@
+//! The start of one level of a tree: fork every child, bring all of them up at once, all or nothing.
+//!
+//! 1. For each child: a mailbox, a descriptor channel, a fork. Each is journalled as soon as it exists, so that a
+//!    failure at any point is rolled back by the same steps that a close runs.
+//! 2. Every child is sent `Init` with the time that is left. It brings up what is below and around it, in parallel with
+//!    its siblings, and answers with its subtree, or with the first cause and its place.
+//! 3. The worker is ready when all have answered. The first failure ends the wait; the others are ended with the tree.
+//!
+//! The same code starts the root and every worker below it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lifecycle::{Journal, Step};
+use mailbox::{FdChannel, Layout, Mailbox};
+use procfork::{ForkOptions, Group};
+use taskgraph::{Depth, WorkerKind};
+
+use crate::child::{self, ChildRole, Seat};
+use crate::config::{Level, NodeSpec};
+use crate::control::{ControlReply, ControlRequest};
+use crate::engine::{Engine, Job, JobOutcome, Line, LineKind};
+use crate::error::{Error, Name, StartCause, StartError};
+use crate::tree::{Role, TreeNode};
+use crate::tree_plan::{PAYLOAD_MAX, Plan};
+
+/// Room of a task frame; longer payloads spill.
+const TASK_BYTES: usize = 1024 - 32;
+/// Room of a control frame; a subtree's description may be longer and spills.
+const CONTROL_BYTES: usize = 4096 - 32;
+/// How often a waiting start looks whether it was cancelled.
+const CANCEL_PERIOD: Duration = Duration::from_millis(20);
+
+/// A worker whose children are ready.
+pub(crate) struct Started {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) plan: Plan,
+    pub(crate) tree: TreeNode,
+}
+
+/// One attempt to start a level.
+pub(crate) struct Start<'a> {
+    pub(crate) engine: &'a Arc<Engine>,
+    pub(crate) plan: Plan,
+    pub(crate) spec: &'a NodeSpec,
+    pub(crate) deadline: Instant,
+    /// The limit that the deadline came from, for messages.
+    pub(crate) limit: Duration,
+    pub(crate) cancelled: &'a dyn Fn() -> bool,
+}
+
+impl Start<'_> {
+    pub(crate) fn run(self, journal: &Journal<Error>) -> Result<Started, Error> {
+        let began = Instant::now();
+        let path = Arc::clone(self.engine.path());
+        self.end_children_in(journal);
+        for (index, (kind, child_path)) in self.plan.lines(&path).into_iter().enumerate() {
+            if (self.cancelled)() {
+                return Err(self.error(&path, StartCause::Cancelled));
+            }
+            self.fork_child(index, kind, &child_path)?;
+        }
+        tracing::debug!(worker = %path, elapsed = ?began.elapsed(), "forked all children");
+        let children = self.bring_up()?;
+        tracing::info!(worker = %path, elapsed = ?began.elapsed(), "ready");
+        let tree = TreeNode {
+            path: path.to_string(),
+            level: self.spec.level().unwrap_or(Level::Network3),
+            role: Role::Node,
+            pid: std::process::id(),
+            device: None,
+            state: "ready".to_owned(),
+            children,
+        };
+        Ok(Started { engine: Arc::clone(self.engine), plan: self.plan, tree })
+    }
+
+    /// Journals the end of the children, whatever of them will exist.
+    fn end_children_in(&self, journal: &Journal<Error>) {
+        let (engine, grace) = (Arc::clone(self.engine), self.spec.limits.grace);
+        journal.push(Step::new("end the children", move |deadline| {
+            end_children(&engine, grace, deadline)
+        }));
+    }
+
+    fn fork_child(&self, index: usize, kind: LineKind, path: &str) -> Result<(), Error> {
+        let system = |cause| self.error(path, cause);
+        let layout = Layout {
+            task_frames: 2,
+            task_bytes: TASK_BYTES,
+            control_bytes: CONTROL_BYTES,
+            spill_bytes: PAYLOAD_MAX,
+        };
+        let mailbox = Mailbox::create(layout, self.engine.doorbell());
+        let mailbox = mailbox.map_err(|error| system(StartCause::system(error)))?;
+        let (here, there) = FdChannel::pair().map_err(|error| system(StartCause::system(error)))?;
+        let seat = Seat {
+            path: path.to_owned(),
+            role: self.role(index, kind),
+            registry: Arc::clone(self.plan.registry()),
+            incarnation: self.engine.incarnation(),
+            limit: self.limit,
+        };
+        let [segment, bell] = mailbox.fds().map(|fd| fd.try_clone_to_owned());
+        let segment = segment.map_err(|error| system(StartCause::system(error)))?;
+        let bell = bell.map_err(|error| system(StartCause::system(error)))?;
+        let name = path.rsplit('/').next().unwrap_or(path);
+        // In the order in which `child::main` takes them.
+        let options =
+            ForkOptions::new(name).group(self.group()).give(there.into()).give(segment).give(bell);
+        let child = procfork::fork(options, move |context| child::main(context, seat));
+        let child = child.map_err(|error| system(StartCause::Fork(Arc::new(error))))?;
+        let pid = child.pid().raw().unsigned_abs();
+        let end = mailbox.into_parent();
+        self.engine.children.write().push(child).map_err(|error| system(StartCause::system(error)))?;
+        let end = end.map_err(|error| system(StartCause::system(error)))?;
+        self.engine.lines().all.push(Line::new(Name::from(path), pid, end, here));
+        self.enrol(kind).map_err(|error| system(StartCause::system(error)))
+    }
+
+    /// Tells the graph of the new worker.
+    fn enrol(&self, kind: LineKind) -> Result<(), taskgraph::EventError> {
+        let kind = match kind {
+            LineKind::Chip | LineKind::Node => WorkerKind::NextLevel,
+            LineKind::Sub => WorkerKind::Sub,
+        };
+        self.engine.core().graph.add_worker(kind, Depth::Two).map(drop)
+    }
+
+    fn role(&self, index: usize, kind: LineKind) -> ChildRole {
+        match kind {
+            LineKind::Sub => ChildRole::Sub,
+            LineKind::Chip => {
+                let device = self.spec.devices[index];
+                ChildRole::Chip { platform: self.spec.platform, device, index: index as u32 }
+            }
+            LineKind::Node => {
+                let child = &self.spec.children[index - self.spec.devices.len()];
+                ChildRole::Node(Box::new(child.clone()))
+            }
+        }
+    }
+
+    /// The root's children share a group of their own; what is below them inherits it.
+    fn group(&self) -> Group {
+        if self.engine.is_root() { self.engine.children.read().group() } else { Group::Inherit }
+    }
+
+    /// Sends `Init` to all and waits for the first failure or the last success.
+    fn bring_up(&self) -> Result<Vec<TreeNode>, Error> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let n_lines = self.engine.lines().all.len();
+        let jobs: Vec<Arc<Job>> =
+            (0..n_lines).map(|line| Job::new(line, ControlRequest::Init { left })).collect();
+        let over = || jobs.iter().all(|job| job.is_done()) || jobs.iter().any(|job| failed(job));
+        self.engine.post(&jobs);
+        while !over() {
+            let until = self.deadline.min(Instant::now() + CANCEL_PERIOD);
+            self.engine.wait_until(Some(until), &over);
+            if (self.cancelled)() {
+                return Err(self.error(self.engine.path(), StartCause::Cancelled));
+            }
+            if Instant::now() >= self.deadline && !over() {
+                return Err(self.late(&jobs));
+            }
+        }
+        jobs.iter().map(|job| self.subtree(job)).collect()
+    }
+
+    /// The subtree of a child that is up, or why it is not. Asked in the order of the lines, first failures first.
+    fn subtree(&self, job: &Job) -> Result<TreeNode, Error> {
+        let path = self.engine.lines().all[job.line].path.to_string();
+        Err(match job.outcome() {
+            Some(JobOutcome::Reply(ControlReply::Ready(node))) => return Ok(node.clone()),
+            Some(JobOutcome::Reply(ControlReply::Failed(remote))) => {
+                let worker = remote.path.clone();
+                StartError { worker, cause: StartCause::Remote(remote.clone()) }.into()
+            }
+            Some(JobOutcome::Died(died)) => self.error(&path, StartCause::Died(died.clone())),
+            Some(JobOutcome::Protocol(reason)) => {
+                let error = std::io::Error::other(reason.clone());
+                self.error(&path, StartCause::system(error))
+            }
+            // Another child failed first; its error comes out of the same collection.
+            Some(JobOutcome::Reply(_)) | None => self.error(&path, StartCause::Cancelled),
+        })
+    }
+
+    /// The first child that has not answered by the deadline.
+    fn late(&self, jobs: &[Arc<Job>]) -> Error {
+        let job = jobs.iter().find(|job| !job.is_done());
+        let path = job.map(|job| self.engine.lines().all[job.line].path.to_string());
+        let path = path.unwrap_or_else(|| self.engine.path().to_string());
+        self.error(&path, StartCause::Deadline { limit: self.limit })
+    }
+
+    fn error(&self, path: &str, cause: StartCause) -> Error {
+        StartError { worker: path.to_owned(), cause }.into()
+    }
+}
+
+fn failed(job: &Job) -> bool {
+    job.outcome().is_some_and(|outcome| !matches!(outcome, JobOutcome::Reply(ControlReply::Ready(_))))
+}
+
+/// Ends the children of an engine: told at once, asked within the grace period, killed after it. Repeatable.
+pub(crate) fn end_children(
+    engine: &Engine,
+    grace: Duration,
+    deadline: Option<Instant>,
+) -> Result<(), Error> {
+    let deadline = deadline.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+    engine.lines().all.iter_mut().for_each(Line::shutdown);
+    let mut children = engine.children.write();
+    // A child leaves by itself when its mailbox is shut down; the escalation is for those that do not.
+    let patience = deadline.min(Instant::now() + grace);
+    let _ = children.wait_all(patience);
+    // A killed process needs a moment to vanish, budget or not.
+    let closing = children.terminate(grace, deadline.max(Instant::now() + KILL_PATIENCE));
+    for ended in closing.ended.iter().filter(|ended| ended.stage > procfork::Stage::Ended) {
+        tracing::warn!(worker = ended.name, pid = %ended.pid, cause = %ended.cause, stage = ?ended.stage,
+            "a worker had to be ended");
+    }
+    if closing.survivors.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = closing
+        .survivors
+        .iter()
+        .map(|survivor| format!("`{}` (pid {}, {:?})", survivor.name, survivor.pid, survivor.status))
+        .collect();
+    Err(Error::Teardown { what: "the children", reason: format!("still there: {}", names.join(", ")) })
+}
+
+/// How long a killed process may take to vanish when the budget is used up.
+const KILL_PATIENCE: Duration = Duration::from_secs(2);

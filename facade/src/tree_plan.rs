@@ -1,0 +1,84 @@
+//! What a worker knows of its children while it submits: how many of which kind, their names, and what they can run.
+
+use std::sync::Arc;
+
+use provenance::Table;
+
+use crate::callable::{Callee, Entry, Handle, Registry};
+use crate::config::NodeSpec;
+use crate::engine::LineKind;
+use crate::error::CallableError;
+
+/// The most bytes that a task's encoded arguments may take, spilling included.
+pub(crate) const PAYLOAD_MAX: usize = 1 << 20;
+
+/// The fixed part of a started worker, shared by all who submit to it.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    registry: Arc<Registry>,
+    next_level: Vec<(LineKind, String)>,
+    n_sub_workers: u32,
+    table: Table,
+}
+
+impl std::fmt::Debug for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plan").field("next_level", &self.next_level).finish_non_exhaustive()
+    }
+}
+
+impl Plan {
+    pub(crate) fn new(path: &str, spec: &NodeSpec, registry: Arc<Registry>) -> Self {
+        let chips = (0..spec.devices.len()).map(|idx| (LineKind::Chip, format!("{path}/chip{idx}")));
+        let nodes = spec.children.iter().enumerate().map(|(idx, child)| {
+            let name = child.name.clone().unwrap_or_else(|| format!("{}{idx}", child.own_name()));
+            (LineKind::Node, format!("{path}/{name}"))
+        });
+        let next_level = chips.chain(nodes).collect();
+        Self { registry, next_level, n_sub_workers: spec.sub_workers, table: Table::new() }
+    }
+
+    /// Every child in the order of its line: next-level workers, then sub workers.
+    pub(crate) fn lines(&self, path: &str) -> Vec<(LineKind, String)> {
+        let subs = (0..self.n_sub_workers).map(|idx| (LineKind::Sub, format!("{path}/sub{idx}")));
+        self.next_level.iter().cloned().chain(subs).collect()
+    }
+
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// Who owns which device pointer.
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub(crate) fn n_next_level(&self) -> u32 {
+        self.next_level.len() as u32
+    }
+
+    pub(crate) fn n_sub_workers(&self) -> u32 {
+        self.n_sub_workers
+    }
+
+    pub(crate) fn next_level(&self, index: u32) -> Option<LineKind> {
+        self.next_level.get(index as usize).map(|(kind, _)| *kind)
+    }
+
+    pub(crate) fn path_of(&self, index: u32) -> String {
+        self.next_level.get(index as usize).map(|(_, path)| path.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn payload_max(&self) -> usize {
+        PAYLOAD_MAX
+    }
+
+    /// The entry of a handle that was made by this tree.
+    pub(crate) fn own<K>(&self, handle: &Handle<K>) -> Result<&Entry, CallableError> {
+        self.registry.own(handle)
+    }
+
+    pub(crate) fn own_callee(&self, callee: &Callee<'_>) -> Result<&Entry, CallableError> {
+        self.registry.own_callee(callee)
+    }
+}

@@ -1,0 +1,193 @@
+//! The payload of a task frame: which callable, with which arguments.
+//!
+//! ```text
+//! 0    digest of the callable                  32 bytes: a task without arguments is this and no more
+//! 32   n_tensors u16, n_scalars u16, zero u32
+//! 40   n_tensors × { RawTensor 128, tag u32, zero u32 }
+//!      n_scalars × { code u32, zero u32, bits u64 }
+//! ```
+//!
+//! Native endianness: both ends are one machine. The encoder is trusted; the decoder trusts nothing, checks every
+//! length and code, and never panics.
+
+use bytemuck::{Pod, Zeroable};
+use device::Digest;
+use mailbox::FdHeader;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use taskgraph::{BufferId, BufferKind, RawTensor, Scalar, Tag, TaskArgs};
+
+/// Bytes of the digest at the head of every payload.
+pub(crate) const DIGEST_BYTES: usize = 32;
+
+/// A payload; tasks without arguments fit without an allocation.
+pub(crate) type Payload = SmallVec<[u8; DIGEST_BYTES]>;
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Counts {
+    n_tensors: u16,
+    n_scalars: u16,
+    zero: u32,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct WireTensor {
+    tensor: RawTensor,
+    tag: u32,
+    zero: u32,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct WireScalar {
+    code: u32,
+    zero: u32,
+    bits: u64,
+}
+
+// Both ends are built from this file; the sizes are asserted so that a change is seen as one of the protocol.
+const _: () = {
+    assert!(size_of::<Counts>() == 8);
+    assert!(size_of::<WireTensor>() == 136);
+    assert!(size_of::<WireScalar>() == 16);
+};
+
+const HEAD: u32 = 1;
+const TAIL: u32 = 2;
+
+/// A buffer identity as control messages carry it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WireBuffer {
+    pub(crate) owner: u64,
+    pub(crate) id: u64,
+    pub(crate) generation: u32,
+    pub(crate) bytes: u64,
+}
+
+impl WireBuffer {
+    pub(crate) fn new(id: BufferId, bytes: u64) -> Self {
+        Self { owner: id.owner, id: id.id, generation: id.generation, bytes }
+    }
+
+    /// The two messages that announce the buffer on a descriptor channel; the descriptor goes with the first.
+    pub(crate) fn to_headers(self) -> [FdHeader; 2] {
+        [
+            FdHeader { kind: HEAD, id: self.owner, value: self.bytes },
+            FdHeader { kind: TAIL, id: self.id, value: u64::from(self.generation) },
+        ]
+    }
+
+    /// The buffer that two messages announce, when they belong together.
+    pub(crate) fn from_headers(head: FdHeader, tail: FdHeader) -> Option<Self> {
+        let generation = u32::try_from(tail.value).ok()?;
+        let fits = head.kind == HEAD && tail.kind == TAIL;
+        fits.then_some(Self { owner: head.id, id: tail.id, generation, bytes: head.value })
+    }
+
+    /// The identity; shared buffers are the only kind that control messages name.
+    pub(crate) fn id(&self) -> BufferId {
+        BufferId::new(self.owner, self.id, self.generation, BufferKind::Shared)
+    }
+}
+
+/// Encodes a task.
+pub(crate) fn encode(digest: &Digest, args: &TaskArgs) -> Payload {
+    let mut payload = Payload::from_slice(&digest.0);
+    let (tensors, scalars) = (args.tensors(), args.scalars());
+    if tensors.is_empty() && scalars.is_empty() {
+        return payload;
+    }
+    let tensor_bytes = tensors.len() * size_of::<WireTensor>();
+    payload.reserve_exact(size_of::<Counts>() + tensor_bytes + scalars.len() * size_of::<WireScalar>());
+    let counts = Counts {
+        n_tensors: u16::try_from(tensors.len()).expect("checked when the arguments were built"),
+        n_scalars: u16::try_from(scalars.len()).expect("checked when the arguments were built"),
+        zero: 0,
+    };
+    payload.extend_from_slice(bytemuck::bytes_of(&counts));
+    for arg in tensors {
+        let tensor = WireTensor { tensor: arg.tensor.to_raw(), tag: tag_code(arg.tag), zero: 0 };
+        payload.extend_from_slice(bytemuck::bytes_of(&tensor));
+    }
+    for arg in scalars {
+        let scalar = WireScalar { code: arg.value.code(), zero: 0, bits: arg.value.bits() };
+        payload.extend_from_slice(bytemuck::bytes_of(&scalar));
+    }
+    payload
+}
+
+/// Why a payload is not a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum WireError {
+    #[error("the payload has {found} bytes, expected {expected}")]
+    Length { found: usize, expected: usize },
+    #[error("tensor {index} has the unknown tag code {code}")]
+    Tag { index: usize, code: u32 },
+    #[error("scalar {index} has the unknown code {code} or bits that its type does not have")]
+    Scalar { index: usize, code: u32 },
+}
+
+/// A task as the peer claims it: tensors are still to be validated against their backings.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ClaimedTask {
+    pub(crate) digest: Digest,
+    pub(crate) tensors: SmallVec<[(RawTensor, Tag); 3]>,
+    pub(crate) scalars: SmallVec<[Scalar; 4]>,
+}
+
+/// Decodes a task.
+pub(crate) fn decode(payload: &[u8]) -> Result<ClaimedTask, WireError> {
+    let found = payload.len();
+    let short = |expected| WireError::Length { found, expected };
+    let (digest, rest) = payload.split_first_chunk().ok_or(short(DIGEST_BYTES))?;
+    let mut task =
+        ClaimedTask { digest: Digest(*digest), tensors: SmallVec::new(), scalars: SmallVec::new() };
+    if rest.is_empty() {
+        return Ok(task);
+    }
+    let head = DIGEST_BYTES + size_of::<Counts>();
+    let counts: Counts = rest.get(..size_of::<Counts>()).map(bytemuck::pod_read_unaligned).ok_or(short(head))?;
+    let tensor_bytes = usize::from(counts.n_tensors) * size_of::<WireTensor>();
+    let expected = head + tensor_bytes + usize::from(counts.n_scalars) * size_of::<WireScalar>();
+    if found != expected {
+        return Err(short(expected));
+    }
+    let (tensors, scalars) = payload[head..].split_at(tensor_bytes);
+    for (index, bytes) in tensors.chunks_exact(size_of::<WireTensor>()).enumerate() {
+        let wire: WireTensor = bytemuck::pod_read_unaligned(bytes);
+        let tag = tag_of(wire.tag).ok_or(WireError::Tag { index, code: wire.tag })?;
+        task.tensors.push((wire.tensor, tag));
+    }
+    for (index, bytes) in scalars.chunks_exact(size_of::<WireScalar>()).enumerate() {
+        let wire: WireScalar = bytemuck::pod_read_unaligned(bytes);
+        let scalar = Scalar::from_wire(wire.code, wire.bits);
+        task.scalars.push(scalar.ok_or(WireError::Scalar { index, code: wire.code })?);
+    }
+    Ok(task)
+}
+
+fn tag_code(tag: Tag) -> u32 {
+    match tag {
+        Tag::Input => 1,
+        Tag::Output => 2,
+        Tag::InOut => 3,
+        Tag::OutputExisting => 4,
+        Tag::NoDep => 5,
+    }
+}
+
+fn tag_of(code: u32) -> Option<Tag> {
+    Some(match code {
+        1 => Tag::Input,
+        2 => Tag::Output,
+        3 => Tag::InOut,
+        4 => Tag::OutputExisting,
+        5 => Tag::NoDep,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,456 @@
+//! The worker: registers callables, starts its tree, runs graphs, closes.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use device::ChipCallable;
+use lifecycle::{Journal, Lifecycle, Operation, Start, State};
+use parking_lot::Mutex;
+
+use crate::args::Args;
+use crate::buffer::Buffer;
+use crate::callable::{
+    Body, ChipHandle, FunctionHandle, Handle, OrchestrationHandle, Registry, TaskResult,
+};
+use crate::config::{Level, NodeSpec, WorkerBuilder};
+use crate::control::panic_message;
+use crate::element::Element;
+use crate::engine::Engine;
+use crate::error::{
+    CallableError, CloseError, Error, Name, RunError, StartCause, StartError, StateError, TaskCause,
+};
+use crate::orchestrator::{Orchestrator, byte_size};
+use crate::run_handle::RunHandle;
+use crate::start::{self, Started};
+use crate::tree::TreeNode;
+use crate::tree_plan::Plan;
+
+static RUN: Operation = Operation::new("run");
+static CREATE_BUFFER: Operation = Operation::new("create a buffer");
+pub(crate) static MEMORY: Operation = Operation::new("device memory");
+
+/// How long `Drop` of an unclosed worker may take.
+const DROP_BUDGET: Duration = Duration::from_secs(2);
+
+/// One engine at one level of a tree, with its children.
+///
+/// Use it from any number of threads. Close it: a worker that is dropped unclosed closes within two seconds and says
+/// so in the log.
+///
+/// ```text
+/// build -> New -- init --> Ready -- close --> Closed
+///                   '--> Failed -- close -->'
+/// ```
+///
+/// # Fork
+///
+/// `init` forks, so it must be called while the process has one thread, best at the head of `main`. It refuses
+/// otherwise and names the other threads.
+pub struct Worker {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    spec: Mutex<NodeSpec>,
+    path: Name,
+    close_limit: Duration,
+    life: Arc<Lifecycle<Error>>,
+    journal: Journal<Error>,
+    registry: Mutex<Registry>,
+    engine: OnceLock<Arc<Engine>>,
+    started: OnceLock<Started>,
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("path", &self.inner.path).field("state", &self.state()).finish()
+    }
+}
+
+impl Worker {
+    /// Begins the specification of a worker.
+    pub fn node() -> WorkerBuilder {
+        WorkerBuilder::new()
+    }
+
+    pub(crate) fn new(spec: NodeSpec) -> Self {
+        let inner = Inner {
+            path: Name::from(spec.own_name()),
+            close_limit: spec.limits.close,
+            life: Arc::new(Lifecycle::new()),
+            journal: Journal::new(),
+            registry: Mutex::new(Registry::new(crate::incarnation::draw())),
+            engine: OnceLock::new(),
+            started: OnceLock::new(),
+            spec: Mutex::new(spec),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The level in the tree; a label.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.inner.spec.lock().level().expect("a checked specification has a level")
+    }
+
+    /// The name, which is the head of every path below.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.path
+    }
+
+    /// Whether it can be used now.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.inner.life.state()
+    }
+
+    /// Registers a chip callable: an orchestration with its kernels, run by chip workers. Before [`Worker::init`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Callable`] for a name that is empty or taken, or where the tree has no chip worker; [`Error::State`]
+    /// after `init`.
+    pub fn register_chip(&self, callable: &'static ChipCallable) -> Result<ChipHandle, Error> {
+        let missing = "a chip with `chips` or `devices`";
+        self.register(callable.name, Body::Chip(callable), NodeSpec::has_chip, missing)
+    }
+
+    /// Registers a host function, run by sub workers. Before [`Worker::init`].
+    ///
+    /// The function runs in another process: what it captured it has as a copy, as it was at `init`, and what it changes
+    /// nobody else sees, except through its output arguments.
+    ///
+    /// # Errors
+    ///
+    /// As [`Worker::register_chip`], where the tree has no sub worker.
+    pub fn register_fn(
+        &self,
+        name: &str,
+        function: impl Fn(&Args) -> TaskResult + Send + Sync + 'static,
+    ) -> Result<FunctionHandle, Error> {
+        let missing = "a sub worker with `sub_workers`";
+        self.register(name, Body::Function(Arc::new(function)), NodeSpec::has_sub, missing)
+    }
+
+    /// Registers an orchestration, run by workers below this one that have children of their own. Before
+    /// [`Worker::init`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Worker::register_chip`], where no worker was added below this one.
+    pub fn register_orchestration(
+        &self,
+        name: &str,
+        function: impl Fn(&mut Orchestrator<'_>, &Args) -> Result<(), Error> + Send + Sync + 'static,
+    ) -> Result<OrchestrationHandle, Error> {
+        let missing = "a worker below with `worker`";
+        let has_node = |spec: &NodeSpec| !spec.children.is_empty();
+        self.register(name, Body::Orchestration(Arc::new(function)), has_node, missing)
+    }
+
+    fn register<K>(
+        &self,
+        name: &str,
+        body: Body,
+        could_run: impl Fn(&NodeSpec) -> bool,
+        missing: &'static str,
+    ) -> Result<Handle<K>, Error> {
+        self.need_new("register a callable")?;
+        if !could_run(&self.inner.spec.lock()) {
+            let (kind, name) = (body.kind(), name.to_owned());
+            return Err(CallableError::NoWorker { kind, name, missing }.into());
+        }
+        Ok(self.inner.registry.lock().insert(name, body)?)
+    }
+
+    /// Adds a worker below this one, with a subtree of its own. Before [`Worker::init`]. Returns its next-level index.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where the tree would be wrong with it, and then it is as it was; [`Error::State`] after `init`.
+    pub fn add_worker(&self, child: WorkerBuilder) -> Result<u32, Error> {
+        self.need_new("add a worker")?;
+        let mut spec = self.inner.spec.lock();
+        let mut grown = spec.clone();
+        grown.children.push(child.into_spec()?);
+        grown.check()?;
+        *spec = grown;
+        Ok((spec.devices.len() + spec.children.len() - 1) as u32)
+    }
+
+    fn need_new(&self, operation: &'static str) -> Result<(), StateError> {
+        match self.state() {
+            State::New => Ok(()),
+            state => Err(self.state_error(operation, state)),
+        }
+    }
+
+    fn state_error(&self, operation: &'static str, state: State) -> StateError {
+        StateError::new(operation, &self.inner.path, state)
+    }
+
+    /// Starts the whole tree: afterwards every worker of it is ready, or an error tells the first cause and its place,
+    /// and nothing is left of it.
+    ///
+    /// Called by several threads, one starts and all get the same outcome.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Start`]: a process could not be forked (for example because this one has other threads), a device could
+    /// not be opened, a worker died, the limit passed, or a close came meanwhile. [`Error::State`] after a close.
+    pub fn init(&self) -> Result<(), Error> {
+        let limit = self.inner.spec.lock().limits.start;
+        match self.inner.life.start(Some(Instant::now() + limit)) {
+            Start::Done(outcome) => outcome.map_err(|error| self.start_error(error, limit)),
+            Start::Won(epoch) => self.build(epoch, limit),
+        }
+    }
+
+    fn build(&self, epoch: lifecycle::Epoch<'_, Error>, limit: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + limit;
+        let token = epoch.cancel_token();
+        match self.build_tree(deadline, limit, &|| token.is_cancelled()) {
+            Ok(()) => epoch.commit().map_err(|cancelled| {
+                self.roll_back(cancelled.roll_back(&self.inner.journal, Some(self.cleanup_deadline())));
+                self.start_error(lifecycle::StartError::Cancelled, limit)
+            }),
+            Err(error) => {
+                self.roll_back(epoch.roll_back(&self.inner.journal, Some(self.cleanup_deadline())));
+                let ended = epoch.fail(error);
+                Err(self.start_error(ended, limit))
+            }
+        }
+    }
+
+    fn build_tree(
+        &self,
+        deadline: Instant,
+        limit: Duration,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(), Error> {
+        let spec = self.inner.spec.lock().clone();
+        spec.check_not_empty()?;
+        let registry = Arc::new(self.inner.registry.lock().clone());
+        let engine = self.engine()?;
+        let plan = Plan::new(&self.inner.path, &spec, registry);
+        let start = start::Start { engine: &engine, plan, spec: &spec, deadline, limit, cancelled };
+        let started = start.run(&self.inner.journal)?;
+        // Only the winner of the start comes here, once.
+        let _ = self.inner.started.set(started);
+        Ok(())
+    }
+
+    fn roll_back(&self, outcome: Result<(), Vec<lifecycle::StepFailure<Error>>>) {
+        if let Err(left) = outcome {
+            tracing::error!(worker = %self.inner.path, ?left, "a failed start has left something for the close");
+        }
+    }
+
+    fn cleanup_deadline(&self) -> Instant {
+        Instant::now() + self.inner.close_limit
+    }
+
+    fn start_error(&self, error: lifecycle::StartError<Error>, limit: Duration) -> Error {
+        let cause = match error {
+            lifecycle::StartError::Failed { cause } => return cause,
+            lifecycle::StartError::Cancelled => StartCause::Cancelled,
+            lifecycle::StartError::Abandoned => StartCause::Abandoned,
+            lifecycle::StartError::Closed => return self.state_error("init", State::Closed).into(),
+            lifecycle::StartError::Reentrant => {
+                return self.state_error("init", State::Initializing).into();
+            }
+            _ => StartCause::Deadline { limit },
+        };
+        StartError { worker: self.inner.path.to_string(), cause }.into()
+    }
+
+    /// The engine, made when it is first needed: a buffer may come before `init`.
+    pub(crate) fn engine(&self) -> Result<Arc<Engine>, Error> {
+        if let Some(engine) = self.inner.engine.get() {
+            return Ok(Arc::clone(engine));
+        }
+        let made = Engine::new(&self.inner.path, None).map_err(|cause| {
+            Error::from(StartError { worker: self.inner.path.to_string(), cause })
+        })?;
+        Ok(Arc::clone(self.inner.engine.get_or_init(|| made)))
+    }
+
+    /// What the started tree looks like, as every worker said of itself; workers that died meanwhile say how.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::State`] before `init` has succeeded.
+    pub fn tree(&self) -> Result<TreeNode, Error> {
+        let started = self.started("show the tree")?;
+        let engine = self.engine()?;
+        let mut tree = started.tree.clone();
+        tree.state = format!("{:?}", self.state()).to_lowercase();
+        if let Some(mut lines) = engine.try_lines() {
+            engine.bury_dead(&mut lines);
+            for (line, node) in lines.all.iter().zip(&mut tree.children) {
+                if let Some(died) = &line.died {
+                    node.state = died.cause.to_string();
+                }
+            }
+        }
+        Ok(tree)
+    }
+
+    pub(crate) fn started(&self, operation: &'static str) -> Result<&Started, StateError> {
+        self.inner.started.get().ok_or_else(|| self.state_error(operation, self.state()))
+    }
+
+    pub(crate) fn lease(&self, operation: &Operation) -> Result<lifecycle::Lease<'_, Error>, StateError> {
+        let lease = self.inner.life.lease(operation);
+        lease.map_err(|refused| self.state_error(operation.name(), refused.state))
+    }
+
+    /// Creates a shared buffer of `n_elements`, all zero. Before or after `init`.
+    ///
+    /// Its pages are reserved now: a machine without memory is an error here, not a crash later.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Buffer`] when the size is zero or the memory cannot be had; [`Error::State`] after a close.
+    pub fn buffer<T: Element>(&self, n_elements: usize) -> Result<Buffer<T>, Error> {
+        if !matches!(self.state(), State::New | State::Ready) {
+            return Err(self.state_error(CREATE_BUFFER.name(), self.state()).into());
+        }
+        let bytes = byte_size::<T>(n_elements)?;
+        Buffer::new(self.engine()?.create_buffer(bytes)?, n_elements)
+    }
+
+    /// Creates a shared buffer with these elements.
+    ///
+    /// # Errors
+    ///
+    /// As [`Worker::buffer`].
+    pub fn buffer_from<T: Element>(&self, elements: &[T]) -> Result<Buffer<T>, Error> {
+        let buffer = self.buffer(elements.len())?;
+        buffer.copy_from(elements)?;
+        Ok(buffer)
+    }
+
+    /// Runs an orchestration to its end: builds its graph, executes it, and returns what the orchestration returned.
+    ///
+    /// # Errors
+    ///
+    /// What the orchestration returned as an error, or [`Error::Run`] with the first root cause of its tasks; a panic of
+    /// the orchestration is [`TaskCause::Panicked`]. Tasks that had started are waited for in any case. [`Error::State`]
+    /// unless the worker is ready.
+    pub fn run<R>(
+        &self,
+        orchestration: impl FnOnce(&mut Orchestrator<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let _lease = self.lease(&RUN)?;
+        let started = self.started(RUN.name())?;
+        run_on(&started.engine, &started.plan, orchestration)
+    }
+
+    /// Submits an orchestration and returns once its graph is built; its tasks go on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Worker::run`] while building; how the tasks fared is what [`RunHandle::wait`] tells.
+    pub fn submit(
+        &self,
+        orchestration: impl FnOnce(&mut Orchestrator<'_>) -> Result<(), Error>,
+    ) -> Result<RunHandle, Error> {
+        let lease = self.inner.life.lease_owned(&RUN);
+        let lease = lease.map_err(|refused| self.state_error(RUN.name(), refused.state))?;
+        let started = self.started(RUN.name())?;
+        started.engine.ensure_background()?;
+        let (run, cell) = started.engine.core().begin_run();
+        cell.keep(lease);
+        let handle = RunHandle::new(Arc::clone(&started.engine), cell);
+        let mut orchestrator = Orchestrator::new(&started.engine, &started.plan, run);
+        let built = build(&started.engine, run, || orchestration(&mut orchestrator));
+        if let Err(error) = built {
+            // What had started is waited for; how it ended does not matter any more.
+            let _ = handle.wait();
+            return Err(error);
+        }
+        Ok(handle)
+    }
+
+    /// Closes the worker and ends its tree, within the limit given to the builder.
+    ///
+    /// Operations that run go on to their end first. A close that did not finish is an error that says what is left, and
+    /// another close drives on. After a success, further calls return `Ok` at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Close`].
+    pub fn close(&self) -> Result<(), Error> {
+        self.inner.close(self.inner.close_limit)
+    }
+}
+
+impl Inner {
+    fn close(&self, budget: Duration) -> Result<(), Error> {
+        let closed = self.life.close(Some(Instant::now() + budget), &self.journal);
+        closed.map_err(|reason| {
+            let worker = self.path.to_string();
+            CloseError { worker, reason: Arc::new(reason) }.into()
+        })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.life.state() == State::New {
+            return;
+        }
+        let unclosed = self.life.state() != State::Closed;
+        match self.close(DROP_BUDGET) {
+            Ok(()) if unclosed => tracing::warn!(worker = %self.path, "dropped unclosed; it was closed now"),
+            Ok(()) => {}
+            Err(error) => tracing::error!(worker = %self.path, %error, "dropped unclosed"),
+        }
+    }
+}
+
+/// Runs an orchestration on an engine to its end.
+pub(crate) fn run_on<R>(
+    engine: &Engine,
+    plan: &Plan,
+    orchestration: impl FnOnce(&mut Orchestrator<'_>) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let (run, cell) = engine.core().begin_run();
+    let mut orchestrator = Orchestrator::new(engine, plan, run);
+    let built = build(engine, run, || orchestration(&mut orchestrator));
+    engine.wait_until(None, &|| cell.is_done());
+    let outcome = cell.outcome().unwrap_or(Ok(()));
+    let value = built?;
+    outcome?;
+    Ok(value)
+}
+
+/// Calls an orchestration and seals its run, or cancels it on an error or a panic.
+fn build<R>(
+    engine: &Engine,
+    run: taskgraph::RunId,
+    orchestration: impl FnOnce() -> Result<R, Error>,
+) -> Result<R, Error> {
+    let built = catch_unwind(AssertUnwindSafe(orchestration)).unwrap_or_else(|payload| {
+        Err(RunError {
+            task: "orchestration".to_owned(),
+            worker: engine.path().to_string(),
+            cause: TaskCause::Panicked(panic_message(&*payload)),
+            failed: 1,
+            skipped: 0,
+        }
+        .into())
+    });
+    {
+        let mut core = engine.core();
+        if built.is_err() {
+            core.cancel(run);
+        }
+        core.seal(run);
+    }
+    engine.nudge();
+    built
+}
