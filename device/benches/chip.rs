@@ -1,0 +1,192 @@
+//! What a simulated chip costs: a small run whole, opening, and empty core tasks through its scheduler.
+//!
+//! `cargo bench -p device --bench chip` prints a table; with `-- --json` an array of objects with `name`, `value` (the
+//! median), `unit`, `min` and `runs`. Times are in nanoseconds unless the name ends in its unit.
+
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
+use std::time::Instant;
+
+use device::{
+    Arch, Chip, ChipArgs, ChipCallable, ChipOrchestrator, DeviceTensor, Kernel, KernelContext,
+    KernelError, OpenOptions, OrchestrationError, Platform, core_args,
+};
+use taskgraph::{DType, Scalar};
+
+/// Elements of each vector of the small run.
+const ELEMENTS: u64 = 1024;
+
+/// Core tasks of a throughput run.
+const TASKS: u64 = 20_000;
+
+/// Buffers that the independent tasks of a throughput run write in turn.
+const LANES: u64 = 64;
+
+/// One figure.
+struct Measure {
+    name: &'static str,
+    unit: &'static str,
+    samples: Vec<f64>,
+}
+
+impl Measure {
+    /// Calls `sample` `runs` times, which returns one value in the unit.
+    fn take(
+        name: &'static str,
+        unit: &'static str,
+        runs: usize,
+        sample: impl FnMut() -> f64,
+    ) -> Self {
+        let mut samples: Vec<f64> = std::iter::repeat_with(sample).take(runs).collect();
+        samples.sort_by(f64::total_cmp);
+        Self {
+            name,
+            unit,
+            samples,
+        }
+    }
+
+    fn median(&self) -> f64 {
+        self.samples[self.samples.len() / 2]
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "name": self.name,
+            "value": self.median(),
+            "unit": self.unit,
+            "min": self.samples[0],
+            "runs": self.samples.len(),
+        })
+    }
+}
+
+fn main() {
+    let measures = [
+        chip_run(),
+        chip_open(),
+        tasks("chip_tasks_independent", 0),
+        tasks("chip_tasks_chain", 1),
+    ];
+    if std::env::args().any(|arg| arg == "--json") {
+        println!(
+            "{}",
+            serde_json::Value::Array(measures.iter().map(Measure::json).collect())
+        );
+        return;
+    }
+    for it in &measures {
+        println!(
+            "{:<24} {:>12.2} {} (min {:.2})",
+            it.name,
+            it.median(),
+            it.unit,
+            it.samples[0]
+        );
+    }
+}
+
+fn open() -> Box<dyn Chip> {
+    device::open(Platform::Sim(Arch::A2a3), 0, &OpenOptions::default())
+        .expect("the simulator opens")
+}
+
+fn microseconds_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e6
+}
+
+fn chip_open() -> Measure {
+    Measure::take("chip_open_us", "us", 200, || {
+        let start = Instant::now();
+        let chip = open();
+        let elapsed = microseconds_since(start);
+        drop(chip);
+        elapsed
+    })
+}
+
+static FOUR_TASKS: ChipCallable = ChipCallable {
+    name: "four_tasks",
+    orchestration: four_tasks,
+    kernels: &[Kernel::vector("add", add)],
+};
+
+/// Two independent additions into intermediate memory, one that needs both, and one that needs that.
+fn four_tasks(orch: &mut ChipOrchestrator<'_>, args: &ChipArgs) -> Result<(), OrchestrationError> {
+    let (a, b, c) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+    let (d, e) = (orch.alloc_like(a)?, orch.alloc_like(a)?);
+    orch.submit("add", core_args().input(a).input(b).output(&d))?;
+    orch.submit("add", core_args().input(b).input(a).output(&e))?;
+    orch.submit("add", core_args().input(&d).input(&e).output(c))?;
+    orch.submit("add", core_args().input(a).input(c).output(&d))?;
+    Ok(())
+}
+
+fn add(cx: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let (a, b, c) = (
+        cx.input::<f32>(0)?,
+        cx.input::<f32>(1)?,
+        cx.output::<f32>(2)?,
+    );
+    c.iter_mut()
+        .zip(a.iter().zip(b))
+        .for_each(|(c, (a, b))| *c = a + b);
+    Ok(())
+}
+
+fn tensors(chip: &mut dyn Chip, n: u64, elements: u64) -> ChipArgs {
+    (0..n).fold(ChipArgs::new(), |args, _| {
+        let address = chip.malloc(4 * elements).expect("it fits");
+        args.with_tensor(
+            DeviceTensor::contiguous(address, DType::F32, &[elements]).expect("a shape"),
+        )
+    })
+}
+
+fn chip_run() -> Measure {
+    let mut chip = open();
+    let slot = chip.register(&FOUR_TASKS).expect("a good callable");
+    let args = tensors(&mut *chip, 3, ELEMENTS);
+    Measure::take("chip_run_us", "us", 2000, || {
+        let start = Instant::now();
+        device::run(&mut *chip, slot, args.clone()).expect("the run succeeds");
+        microseconds_since(start)
+    })
+}
+
+static MANY_TASKS: ChipCallable = ChipCallable {
+    name: "many_tasks",
+    orchestration: many_tasks,
+    kernels: &[Kernel::vector("nothing", nothing)],
+};
+
+/// Empty tasks, all in one chain or each on the next of many buffers.
+fn many_tasks(orch: &mut ChipOrchestrator<'_>, args: &ChipArgs) -> Result<(), OrchestrationError> {
+    let is_chain = args.scalar(0)? == Scalar::Bool(true);
+    for i in 0..TASKS {
+        let buffer = args.tensor(if is_chain { 0 } else { (i % LANES) as usize })?;
+        let access = if is_chain {
+            core_args().inout(buffer)
+        } else {
+            core_args().input(buffer)
+        };
+        orch.submit_idx(0, access)?;
+    }
+    Ok(())
+}
+
+fn nothing(_: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    Ok(())
+}
+
+/// Millions of empty core tasks per second, submit and execution together.
+fn tasks(name: &'static str, chain: u32) -> Measure {
+    let mut chip = open();
+    let slot = chip.register(&MANY_TASKS).expect("a good callable");
+    let args = tensors(&mut *chip, LANES, 16).with_scalar(chain == 1);
+    Measure::take(name, "million/s", 20, || {
+        let start = Instant::now();
+        device::run(&mut *chip, slot, args.clone()).expect("the run succeeds");
+        TASKS as f64 / microseconds_since(start)
+    })
+}

@@ -1,0 +1,221 @@
+//! Arguments: tensors in the memory of one chip, and scalars; for a run ([`ChipArgs`]) and for one of its core tasks
+//! ([`CoreArgs`]).
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use taskgraph::{BACKING_BYTES_MAX, BufferId, BufferKind, DType, Scalar, Tag, TaskId, Tensor};
+
+use crate::chip::DeviceAddress;
+use crate::error::{DeviceError, OrchestrationError};
+use crate::orchestrator::CoreTaskId;
+
+/// A tensor in the memory of a chip: a view, and the device address of the first byte of the buffer it views.
+///
+/// The view's first element lies at `address + view.byte_offset()`; slices of a tensor keep the address and change the
+/// view.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeviceTensor {
+    /// Device address of byte 0 of the buffer.
+    pub address: DeviceAddress,
+    /// Shape, strides, offset and element type.
+    pub view: Tensor,
+}
+
+impl DeviceTensor {
+    /// A tensor from its parts; nothing is checked before it is used.
+    #[must_use]
+    pub fn new(address: DeviceAddress, view: Tensor) -> Self {
+        Self { address, view }
+    }
+
+    /// The row-major tensor of this shape that begins at `address`, backed by as many bytes as it needs.
+    ///
+    /// # Errors
+    /// [`OrchestrationError::Tensor`] for a shape that is no tensor.
+    pub fn contiguous(
+        address: DeviceAddress,
+        dtype: DType,
+        shape: &[u64],
+    ) -> Result<Self, OrchestrationError> {
+        let buffer = BufferId::new(0, address.0, 0, BufferKind::Device);
+        let unbounded = Tensor::contiguous(buffer, dtype, shape, BACKING_BYTES_MAX)?;
+        let view = Tensor::contiguous(buffer, dtype, shape, unbounded.footprint().end)?;
+        Ok(Self { address, view })
+    }
+
+    /// The part of the tensor with the given indices along one dimension.
+    ///
+    /// # Errors
+    /// [`OrchestrationError::Tensor`] if it does not lie inside the tensor.
+    pub fn slice(&self, dim: usize, range: Range<u64>) -> Result<Self, OrchestrationError> {
+        Ok(Self {
+            address: self.address,
+            view: self.view.slice(dim, range)?,
+        })
+    }
+
+    /// One block of a matrix: some of its rows and some of its columns.
+    ///
+    /// # Errors
+    /// [`OrchestrationError::Tensor`] if it does not lie inside the tensor.
+    pub fn tile(&self, rows: Range<u64>, columns: Range<u64>) -> Result<Self, OrchestrationError> {
+        self.slice(0, rows)?.slice(1, columns)
+    }
+
+    /// The first address it touches and how many bytes there are up to the last one.
+    pub(crate) fn footprint(&self) -> Result<(DeviceAddress, u64), DeviceError> {
+        let bytes = self.view.footprint();
+        let (address, len) = (self.address, bytes.end - bytes.start);
+        let start = address.0.checked_add(bytes.start).map(DeviceAddress);
+        start
+            .map(|start| (start, len))
+            .ok_or(DeviceError::AddressOverflow {
+                address,
+                bytes: bytes.end,
+            })
+    }
+}
+
+/// A type that a scalar can be given as and read back as, without a conversion.
+pub trait ScalarValue: Sized {
+    /// Its name in messages.
+    const NAME: &'static str;
+    /// The value, if the scalar was given as this type.
+    fn from_scalar(scalar: Scalar) -> Option<Self>;
+}
+
+macro_rules! scalar_value {
+    ($($rust:ty => $variant:ident),* $(,)?) => {$(
+        impl ScalarValue for $rust {
+            const NAME: &'static str = stringify!($rust);
+            fn from_scalar(scalar: Scalar) -> Option<Self> {
+                match scalar { Scalar::$variant(value) => Some(value), _ => None }
+            }
+        }
+    )*};
+}
+scalar_value!(
+    f32 => F32, f64 => F64, i32 => I32, i64 => I64, u32 => U32, u64 => U64, bool => Bool,
+);
+
+/// The arguments of one run: what the orchestration names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChipArgs {
+    /// Tensors in the chip's memory.
+    pub tensors: SmallVec<[DeviceTensor; 4]>,
+    /// Scalars.
+    pub scalars: SmallVec<[Scalar; 4]>,
+}
+
+impl ChipArgs {
+    /// No arguments.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tensor.
+    #[must_use]
+    pub fn with_tensor(mut self, tensor: DeviceTensor) -> Self {
+        self.tensors.push(tensor);
+        self
+    }
+
+    /// Adds a scalar.
+    #[must_use]
+    pub fn with_scalar(mut self, scalar: impl Into<Scalar>) -> Self {
+        self.scalars.push(scalar.into());
+        self
+    }
+
+    /// The tensor at a position.
+    ///
+    /// # Errors
+    /// [`OrchestrationError::NoArgument`].
+    pub fn tensor(&self, idx: usize) -> Result<&DeviceTensor, OrchestrationError> {
+        let count = self.tensors.len();
+        self.tensors.get(idx).ok_or(OrchestrationError::NoArgument {
+            kind: "tensor",
+            idx,
+            count,
+        })
+    }
+
+    /// The scalar at a position.
+    ///
+    /// # Errors
+    /// [`OrchestrationError::NoArgument`].
+    pub fn scalar(&self, idx: usize) -> Result<Scalar, OrchestrationError> {
+        let count = self.scalars.len();
+        let missing = OrchestrationError::NoArgument {
+            kind: "scalar",
+            idx,
+            count,
+        };
+        self.scalars.get(idx).copied().ok_or(missing)
+    }
+}
+
+/// The arguments of one core task, built by [`core_args`].
+#[derive(Clone, Debug, Default)]
+pub struct CoreArgs {
+    pub(crate) tensors: SmallVec<[(DeviceTensor, Tag); 4]>,
+    pub(crate) scalars: SmallVec<[Scalar; 4]>,
+    pub(crate) n_blocks: Option<u32>,
+    pub(crate) after: SmallVec<[TaskId; 4]>,
+}
+
+/// Starts the arguments of a core task.
+#[must_use]
+pub fn core_args() -> CoreArgs {
+    CoreArgs::default()
+}
+
+impl CoreArgs {
+    /// A tensor with a tag; the methods below are shorter.
+    #[must_use]
+    pub fn tensor(mut self, tensor: &DeviceTensor, tag: Tag) -> Self {
+        self.tensors.push((*tensor, tag));
+        self
+    }
+
+    /// A tensor that the task reads.
+    #[must_use]
+    pub fn input(self, tensor: &DeviceTensor) -> Self {
+        self.tensor(tensor, Tag::Input)
+    }
+
+    /// A tensor that the task overwrites whole.
+    #[must_use]
+    pub fn output(self, tensor: &DeviceTensor) -> Self {
+        self.tensor(tensor, Tag::Output)
+    }
+
+    /// A tensor that the task updates in place.
+    #[must_use]
+    pub fn inout(self, tensor: &DeviceTensor) -> Self {
+        self.tensor(tensor, Tag::InOut)
+    }
+
+    /// A scalar.
+    #[must_use]
+    pub fn scalar(mut self, scalar: impl Into<Scalar>) -> Self {
+        self.scalars.push(scalar.into());
+        self
+    }
+
+    /// Runs the kernel over `n` blocks, each on a core of its own; 1 unless said.
+    #[must_use]
+    pub fn blocks(mut self, n: u32) -> Self {
+        self.n_blocks = Some(n);
+        self
+    }
+
+    /// Makes the task wait for an earlier one of the same run, whatever the two touch.
+    #[must_use]
+    pub fn after(mut self, task: CoreTaskId) -> Self {
+        self.after.push(task.0);
+        self
+    }
+}

@@ -1,0 +1,35 @@
+//! Opening a chip on any platform.
+
+use crate::chip::Chip;
+use crate::error::DeviceError;
+use crate::platform::Platform;
+use crate::sim::{SimChip, SimOptions};
+
+/// How to open a chip. Start from the default.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Settings of a simulated chip; ignored on hardware.
+    pub sim: SimOptions,
+}
+
+/// Opens chip number `device_id` of a platform, bound to the calling thread.
+///
+/// Opening a simulated chip takes some ten microseconds; no thread is started.
+///
+/// # Errors
+/// [`DeviceError::TouchedBeforeFork`] in a child of a process that touched a device; the host's or the vendor library's
+/// refusal otherwise.
+pub fn open(
+    platform: Platform,
+    device_id: u32,
+    options: &OpenOptions,
+) -> Result<Box<dyn Chip>, DeviceError> {
+    match platform {
+        Platform::Sim(arch) => Ok(Box::new(SimChip::open(arch, device_id, &options.sim)?)),
+        Platform::A2a3 | Platform::A5 => Err(DeviceError::Unsupported {
+            operation: "open a chip",
+            platform,
+            reason: "this backend is not built yet; use the simulator (sim, a5sim)",
+        }),
+    }
+}

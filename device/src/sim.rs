@@ -1,0 +1,11 @@
+//! The simulator: a chip with a memory and cores of its own, without hardware.
+
+mod chip;
+mod engine;
+mod memory;
+mod options;
+mod run;
+
+pub(crate) use chip::SimChip;
+pub use memory::AddressReuse;
+pub use options::{SimFault, SimOptions, TaskFault};

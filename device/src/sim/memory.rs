@@ -1,0 +1,332 @@
+//! The memory of one simulated chip: an address space of its own, an allocator, and checked access.
+//!
+//! # Addresses
+//!
+//! A device address is not a host pointer. Each chip reserves one range of host memory (the *arena*, which
+//! costs nothing until touched) and shows it to programs at [`BASE`], the same on every chip. So two chips
+//! hand out equal addresses, as real ones do, and a program that confuses them is caught here instead of on
+//! hardware. Turning an address into memory is one subtraction, but only behind a look-up that proves that
+//! the whole range lies inside one live allocation ([`DeviceMemory::resolve`]).
+//!
+//! # Safety
+//!
+//! The `unsafe` here is `add` on the arena's pointer and copies through the result. Every offset comes from
+//! [`DeviceMemory::resolve`], which keeps it inside the mapping; the mapping lives as long as `self`. Bytes
+//! of the arena are always initialised (the kernel hands out zeroed pages), and no reference into the arena
+//! outlives a call of this file: whoever needs a slice makes it from a [`Span`] under its own proof.
+
+#![expect(
+    unsafe_code,
+    reason = "raw pointers into the arena, see the Safety section"
+)]
+
+use std::collections::BTreeMap;
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use crate::chip::{DeviceAddress, MemoryReport};
+use crate::error::{AddressProblem, DeviceError};
+
+/// Where every simulated chip's memory begins, as seen by programs.
+pub(crate) const BASE: u64 = 0x1240_0000_0000;
+
+/// Every allocation starts at a multiple of this many bytes and occupies a multiple of it.
+pub(crate) const ALIGNMENT: u64 = 512;
+
+/// Freed allocations of at least this size give their pages back to the host.
+const RETURN_BYTES_MIN: u64 = 32 << 20;
+
+/// What the allocator does with an address that was just freed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AddressReuse {
+    /// Moves on and comes back to a freed address only after the rest of the memory.
+    #[default]
+    Late,
+    /// Hands the lowest fitting address out again at once: the hardest case for stale pointers.
+    AtOnce,
+}
+
+/// Memory of one live allocation, as the host sees it; valid while the allocation lives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    /// First byte.
+    pub(crate) start: *mut u8,
+    /// Number of bytes that may be touched from `start` on.
+    pub(crate) bytes: usize,
+}
+
+/// A live allocation: its base address and its size as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allocation {
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+}
+
+/// The address space and allocator of one chip.
+#[derive(Debug)]
+pub(crate) struct DeviceMemory {
+    chip: u32,
+    arena: MmapRaw,
+    reuse: AddressReuse,
+    /// Free blocks, base to length; neighbours are always merged.
+    free: BTreeMap<u64, u64>,
+    /// Live allocations, base to the size asked for.
+    live: BTreeMap<u64, u64>,
+    used_bytes: u64,
+    /// Where a late-reusing search starts.
+    cursor: u64,
+    /// Addresses that the next allocations must get, last first.
+    placed: Vec<u64>,
+}
+
+impl DeviceMemory {
+    /// Reserves an address space of `budget_bytes` (rounded up to the alignment) for chip number `chip`.
+    pub(crate) fn reserve(
+        chip: u32,
+        budget_bytes: u64,
+        reuse: AddressReuse,
+        mut placed: Vec<u64>,
+    ) -> Result<Self, DeviceError> {
+        let bytes = budget_bytes.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
+        let reserved = usize::try_from(bytes)
+            .map_err(std::io::Error::other)
+            .and_then(|len| {
+                MmapOptions::new()
+                    .len(len)
+                    .no_reserve_swap()
+                    .map_anon()
+                    .map(MmapRaw::from)
+            });
+        let arena = reserved.map_err(|source| DeviceError::Reserve {
+            chip,
+            bytes,
+            source,
+        })?;
+        placed.reverse();
+        let free = BTreeMap::from([(BASE, bytes)]);
+        let live = BTreeMap::new();
+        Ok(Self {
+            chip,
+            arena,
+            reuse,
+            free,
+            live,
+            used_bytes: 0,
+            cursor: BASE,
+            placed,
+        })
+    }
+
+    /// Allocates `bytes` (zero counts as one). The contents are not specified.
+    pub(crate) fn malloc(&mut self, bytes: u64) -> Result<DeviceAddress, DeviceError> {
+        let wanted = bytes.max(1);
+        let rounded = wanted.checked_next_multiple_of(ALIGNMENT);
+        let block = rounded.and_then(|length| Some((self.find(length)?, length)));
+        let Some((base, length)) = block else {
+            return Err(self.out_of_memory(bytes));
+        };
+        self.take(base, length);
+        self.live.insert(base, wanted);
+        self.used_bytes += length;
+        self.cursor = base + length;
+        Ok(DeviceAddress(base))
+    }
+
+    /// Frees the allocation that starts at `address`.
+    pub(crate) fn free(&mut self, address: DeviceAddress) -> Result<(), DeviceError> {
+        let Some(bytes) = self.live.remove(&address.0) else {
+            return Err(self.refuse("free", address, 0, self.problem_at(address)));
+        };
+        let length = bytes.next_multiple_of(ALIGNMENT);
+        self.used_bytes -= length;
+        self.release(address.0, length);
+        self.return_pages(address.0, length);
+        Ok(())
+    }
+
+    /// Proves that `bytes` from `address` on lie inside one live allocation, and says where in host memory.
+    pub(crate) fn resolve(
+        &self,
+        operation: &'static str,
+        address: DeviceAddress,
+        bytes: u64,
+    ) -> Result<(Allocation, Span), DeviceError> {
+        let found = self.allocation_at(address);
+        let end = address.0.checked_add(bytes);
+        let problem = match (found, end) {
+            (_, None) => AddressProblem::Overflow,
+            (None, _) => AddressProblem::NotAllocated,
+            (Some(allocation), Some(end)) if end > allocation.base + allocation.bytes => {
+                AddressProblem::PastEnd {
+                    base: allocation.base,
+                    bytes: allocation.bytes,
+                }
+            }
+            (Some(allocation), Some(_)) => return Ok((allocation, self.span(address, bytes))),
+        };
+        Err(self.refuse(operation, address, bytes, problem))
+    }
+
+    /// The live allocation that `address` lies in (its end counts, so that empty ranges resolve).
+    pub(crate) fn allocation_at(&self, address: DeviceAddress) -> Option<Allocation> {
+        let (&base, &bytes) = self.live.range(..=address.0).next_back()?;
+        (address.0 - base <= bytes).then_some(Allocation { base, bytes })
+    }
+
+    /// Copies host bytes to `to`.
+    pub(crate) fn write(&mut self, to: DeviceAddress, from: &[u8]) -> Result<(), DeviceError> {
+        let (_, span) = self.resolve("copy_to", to, from.len() as u64)?;
+        // SAFETY: `resolve` proved that `span` covers `from.len()` bytes of a live allocation; `from` is a
+        // host slice and cannot overlap the arena, to which no reference exists while `self` is borrowed.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), span.start, span.bytes) };
+        Ok(())
+    }
+
+    /// Copies device bytes at `from` into a host slice.
+    pub(crate) fn read(&self, to: &mut [u8], from: DeviceAddress) -> Result<(), DeviceError> {
+        let (_, span) = self.resolve("copy_from", from, to.len() as u64)?;
+        // SAFETY: as in `write`, with the direction reversed; the arena's bytes are always initialised.
+        unsafe { std::ptr::copy_nonoverlapping(span.start, to.as_mut_ptr(), span.bytes) };
+        Ok(())
+    }
+
+    /// What is used, what is free, and the largest piece that could be allocated.
+    pub(crate) fn report(&self) -> MemoryReport {
+        let total_bytes = self.arena.len() as u64;
+        MemoryReport {
+            total_bytes,
+            used_bytes: self.used_bytes,
+            free_bytes: total_bytes - self.used_bytes,
+            largest_block_bytes: self.free.values().copied().max().unwrap_or(0),
+            allocations: self.live.len(),
+        }
+    }
+
+    /// The next address chosen from outside, or the first free block that fits under the reuse policy.
+    fn find(&mut self, length: u64) -> Option<u64> {
+        if let Some(chosen) = self.placed.pop() {
+            return self.holds_free(chosen, length).then_some(chosen);
+        }
+        let fits = |&(_, &block): &(&u64, &u64)| block >= length;
+        let lowest = || self.free.iter().find(fits).map(|(&base, _)| base);
+        match self.reuse {
+            AddressReuse::AtOnce => lowest(),
+            AddressReuse::Late if self.holds_free(self.cursor, length) => Some(self.cursor),
+            AddressReuse::Late => {
+                let later = self
+                    .free
+                    .range(self.cursor..)
+                    .find(fits)
+                    .map(|(&base, _)| base);
+                later.or_else(lowest)
+            }
+        }
+    }
+
+    /// Whether one free block covers `length` bytes from `base` on.
+    fn holds_free(&self, base: u64, length: u64) -> bool {
+        let block = self.free.range(..=base).next_back();
+        block.is_some_and(|(&start, &block)| {
+            base - start <= block && block - (base - start) >= length
+        })
+    }
+
+    /// Cuts `length` bytes from `base` on out of the free block that holds them.
+    fn take(&mut self, base: u64, length: u64) {
+        let (&start, &block) = self
+            .free
+            .range(..=base)
+            .next_back()
+            .expect("find() chose a free block");
+        self.free.remove(&start);
+        if base > start {
+            self.free.insert(start, base - start);
+        }
+        let (end, block_end) = (base + length, start + block);
+        if block_end > end {
+            self.free.insert(end, block_end - end);
+        }
+    }
+
+    /// Puts a block back and merges it with its free neighbours.
+    fn release(&mut self, base: u64, length: u64) {
+        let (mut start, mut end) = (base, base + length);
+        if let Some((&before, &before_length)) = self.free.range(..base).next_back()
+            && before + before_length == base
+        {
+            self.free.remove(&before);
+            start = before;
+        }
+        if let Some(after_length) = self.free.remove(&end) {
+            end += after_length;
+        }
+        self.free.insert(start, end - start);
+    }
+
+    /// Gives the pages of a large block back to the host; the next owner finds zeroes.
+    fn return_pages(&self, base: u64, length: u64) {
+        if length < RETURN_BYTES_MIN {
+            return;
+        }
+        let page = 4096;
+        let start = (base - BASE).next_multiple_of(page);
+        let end = (base - BASE + length) / page * page;
+        let advice = memmap2::UncheckedAdvice::DontNeed;
+        // SAFETY: the range lies inside a block that was just freed, so nobody relies on its contents.
+        let advised = unsafe {
+            self.arena
+                .unchecked_advise_range(advice, start as usize, (end - start) as usize)
+        };
+        if let Err(error) = advised {
+            tracing::debug!(%error, "pages of a freed allocation stay resident");
+        }
+    }
+
+    /// The host memory behind a range that is known to lie inside the arena.
+    fn span(&self, address: DeviceAddress, bytes: u64) -> Span {
+        let offset = (address.0 - BASE) as usize;
+        // SAFETY: callers proved that the range lies inside a live allocation, hence inside the arena.
+        let start = unsafe { self.arena.as_mut_ptr().add(offset) };
+        Span {
+            start,
+            bytes: bytes as usize,
+        }
+    }
+
+    /// Why `address` is not the base of a live allocation.
+    fn problem_at(&self, address: DeviceAddress) -> AddressProblem {
+        match self.allocation_at(address) {
+            Some(Allocation { base, bytes }) if address.0 < base + bytes => {
+                AddressProblem::NotBase { base, bytes }
+            }
+            _ => AddressProblem::NotAllocated,
+        }
+    }
+
+    fn refuse(
+        &self,
+        operation: &'static str,
+        address: DeviceAddress,
+        bytes: u64,
+        problem: AddressProblem,
+    ) -> DeviceError {
+        DeviceError::Address {
+            operation,
+            chip: self.chip,
+            address,
+            bytes,
+            problem,
+        }
+    }
+
+    fn out_of_memory(&self, wanted_bytes: u64) -> DeviceError {
+        DeviceError::OutOfMemory {
+            chip: self.chip,
+            wanted_bytes,
+            report: self.report(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,5 @@
+//! What a chip does, seen from outside: one conformance suite for every backend, and the simulator's own promises.
+
+mod conformance;
+mod faults;
+mod support;
