@@ -81,7 +81,7 @@ impl ChipCallable {
     /// SHA-256 of the canonical bytes.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        Digest(Sha256::digest(self.descriptor()).into())
+        Digest::of(&self.descriptor())
     }
 
     /// What is wrong with it, if anything: empty or repeated names, sources without a file.
@@ -107,6 +107,14 @@ impl ChipCallable {
 /// A SHA-256 digest; shown as 64 hexadecimal digits, or 12 with the alternate flag.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    /// The digest of some bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

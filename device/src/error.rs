@@ -11,7 +11,9 @@ use taskgraph::Scalar;
 use thiserror::Error;
 
 use crate::chip::{CallableSlot, DeviceAddress, MemoryReport, RunId};
+use crate::compile::CompileError;
 use crate::kernel::CoreType;
+use crate::library::LibraryError;
 use crate::platform::Platform;
 
 /// What can go wrong with a chip.
@@ -97,6 +99,17 @@ pub enum DeviceError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A kernel of the callable cannot be compiled.
+    #[error("register callable `{callable}`")]
+    Compile {
+        /// Name of the callable.
+        callable: &'static str,
+        /// What the compiler said.
+        source: CompileError,
+    },
+    /// A library cannot be used.
+    #[error(transparent)]
+    Library(#[from] LibraryError),
     /// A slot that this chip did not hand out.
     #[error("find callable slot {slot} on chip {chip}, which has {known}")]
     UnknownCallable {

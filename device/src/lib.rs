@@ -71,12 +71,15 @@
 
 #![deny(unsafe_code)]
 
+mod abi;
 mod args;
 mod callable;
 mod chip;
+mod compile;
 mod context;
 mod error;
 mod kernel;
+mod library;
 mod open;
 mod orchestrator;
 mod platform;
@@ -88,9 +91,11 @@ pub use callable::{ChipCallable, Digest, Orchestration};
 pub use chip::{
     CallableSlot, Chip, ChipInfo, DeviceAddress, MemoryReport, Progress, RunId, RunReport, run,
 };
+pub use compile::{Artefact, CompileError, CompileOptions, KernelCompiler, Origin};
 pub use context::KernelContext;
 pub use error::{AddressProblem, DeviceError, KernelError, OrchestrationError, TaskPlace};
 pub use kernel::{CoreType, Kernel, KernelBody, KernelFn, KernelSource};
+pub use library::LibraryError;
 pub use open::{OpenOptions, open};
 pub use orchestrator::{ChipOrchestrator, CoreTaskId};
 pub use platform::{Arch, CoreCounts, Platform, UnknownPlatform};

@@ -1,6 +1,7 @@
 //! Opening a chip on any platform.
 
 use crate::chip::Chip;
+use crate::compile::CompileOptions;
 use crate::error::DeviceError;
 use crate::platform::Platform;
 use crate::sim::{SimChip, SimOptions};
@@ -10,6 +11,8 @@ use crate::sim::{SimChip, SimOptions};
 pub struct OpenOptions {
     /// Settings of a simulated chip; ignored on hardware.
     pub sim: SimOptions,
+    /// How kernels with sources are compiled.
+    pub compile: CompileOptions,
 }
 
 /// Opens chip number `device_id` of a platform, bound to the calling thread.
@@ -25,7 +28,7 @@ pub fn open(
     options: &OpenOptions,
 ) -> Result<Box<dyn Chip>, DeviceError> {
     match platform {
-        Platform::Sim(arch) => Ok(Box::new(SimChip::open(arch, device_id, &options.sim)?)),
+        Platform::Sim(arch) => Ok(Box::new(SimChip::open(arch, device_id, options)?)),
         Platform::A2a3 | Platform::A5 => Err(DeviceError::Unsupported {
             operation: "open a chip",
             platform,

@@ -1,5 +1,6 @@
 //! The simulator: a chip with a memory and cores of its own, without hardware.
 
+mod body;
 mod chip;
 mod engine;
 mod memory;

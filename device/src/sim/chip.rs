@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 use taskgraph::TaskId;
 
@@ -11,10 +12,13 @@ use crate::callable::ChipCallable;
 use crate::chip::{
     CallableSlot, Chip, ChipInfo, DeviceAddress, MemoryReport, Progress, RunId, RunReport,
 };
+use crate::compile::KernelCompiler;
 use crate::error::{DeviceError, OrchestrationError, panic_message};
+use crate::open::OpenOptions;
 use crate::orchestrator::{ChipOrchestrator, RunBuilder};
 use crate::platform::{Arch, Platform};
 use crate::process::{self, Home};
+use crate::sim::body::SimCallable;
 use crate::sim::engine::{Engine, Machine};
 use crate::sim::memory::DeviceMemory;
 use crate::sim::options::{SimFault, SimOptions, TaskFault};
@@ -29,7 +33,8 @@ pub(crate) struct SimChip {
     home: Home,
     options: SimOptions,
     memory: DeviceMemory,
-    callables: Vec<&'static ChipCallable>,
+    compiler: KernelCompiler,
+    callables: Vec<Rc<SimCallable>>,
     /// Runs that were not finalized, oldest first.
     runs: Vec<SimRun>,
     /// Launched runs that are not over, in the order of their launch; the first one executes.
@@ -47,8 +52,11 @@ pub(crate) struct SimChip {
 }
 
 impl SimChip {
-    pub(crate) fn open(arch: Arch, id: u32, options: &SimOptions) -> Result<Self, DeviceError> {
+    pub(crate) fn open(arch: Arch, id: u32, options: &OpenOptions) -> Result<Self, DeviceError> {
         process::touch()?;
+        let platform = Platform::Sim(arch);
+        let compiler = KernelCompiler::new(platform, &options.compile);
+        let options = &options.sim;
         let memory = DeviceMemory::reserve(
             id,
             options.memory_bytes,
@@ -56,7 +64,7 @@ impl SimChip {
             options.placed.iter().map(|address| address.0).collect(),
         )?;
         let info = ChipInfo {
-            platform: Platform::Sim(arch),
+            platform,
             logical_id: id,
             physical_id: id,
             cores: arch.cores(),
@@ -72,6 +80,7 @@ impl SimChip {
             home: Home::here(id),
             options: options.clone(),
             memory,
+            compiler,
             callables: Vec::new(),
             runs: Vec::new(),
             launched: VecDeque::new(),
@@ -168,19 +177,11 @@ impl SimChip {
     /// Lets the orchestration submit the run's tasks.
     fn orchestrate(&mut self, idx: usize, number: u64) -> Result<(), DeviceError> {
         let (chip, faults) = (self.id(), self.faults_of(number));
-        let Self {
-            runs,
-            memory,
-            engine,
-            ..
-        } = self;
-        let SimRun {
-            callable,
-            args,
-            allocated,
-            ..
-        } = &mut runs[idx];
-        engine.begin(callable, faults);
+        let run = &mut self.runs[idx];
+        let callable = run.callable.callable;
+        self.engine.begin(run.callable.clone(), faults);
+        let (engine, memory) = (&mut self.engine, &mut self.memory);
+        let allocated = &mut run.allocated;
         let mut builder = Builder {
             engine,
             memory,
@@ -188,7 +189,7 @@ impl SimChip {
             failure: None,
         };
         let mut orchestrator = ChipOrchestrator::new(callable, &mut builder);
-        let orchestrate = || (callable.orchestration)(&mut orchestrator, args);
+        let orchestrate = || (callable.orchestration)(&mut orchestrator, &run.args);
         let built = catch_unwind(AssertUnwindSafe(orchestrate)).unwrap_or_else(|payload| {
             Err(OrchestrationError::Panicked {
                 message: panic_message(&*payload),
@@ -278,14 +279,15 @@ impl Chip for SimChip {
                 problem,
             });
         }
-        let known = self
-            .callables
-            .iter()
-            .position(|known| std::ptr::eq(*known, callable));
-        let slot = known.unwrap_or_else(|| {
-            self.callables.push(callable);
-            self.callables.len() - 1
-        });
+        let is_known = |known: &Rc<SimCallable>| std::ptr::eq(known.callable, callable);
+        let slot = match self.callables.iter().position(is_known) {
+            Some(slot) => slot,
+            None => {
+                self.callables
+                    .push(Rc::new(SimCallable::load(callable, &self.compiler)?));
+                self.callables.len() - 1
+            }
+        };
         Ok(CallableSlot(slot as u32))
     }
 
@@ -297,7 +299,7 @@ impl Chip for SimChip {
         self.admit_work("prepare a run")?;
         let (chip, known) = (self.id(), self.callables.len());
         let unknown = DeviceError::UnknownCallable { chip, slot, known };
-        let callable = *self.callables.get(slot.0 as usize).ok_or(unknown)?;
+        let callable = self.callables.get(slot.0 as usize).ok_or(unknown)?.clone();
         let prepared = self
             .runs
             .iter()

@@ -21,7 +21,7 @@
 //!
 //! The first failure ends the run: no further task starts, and the failure is the run's outcome.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
@@ -33,10 +33,11 @@ use taskgraph::{
 use crate::args::{CoreArgs, DeviceTensor};
 use crate::callable::ChipCallable;
 use crate::chip::{Progress, RunReport};
-use crate::context::{CoreTensor, KernelContext};
-use crate::error::{DeviceError, KernelError, OrchestrationError, TaskPlace, panic_message};
-use crate::kernel::{CoreType, KernelBody};
+use crate::context::CoreTensor;
+use crate::error::{DeviceError, OrchestrationError, TaskPlace};
+use crate::kernel::CoreType;
 use crate::platform::CoreCounts;
+use crate::sim::body::SimCallable;
 use crate::sim::memory::DeviceMemory;
 use crate::sim::options::TaskFault;
 
@@ -72,7 +73,7 @@ struct CoreTask {
 #[derive(Debug)]
 struct Current {
     run: RunId,
-    callable: &'static ChipCallable,
+    callable: Rc<SimCallable>,
     faults: Vec<(u64, TaskFault)>,
     n_submitted: u64,
     /// The task being executed and its next block.
@@ -116,7 +117,7 @@ impl Engine {
     }
 
     /// Begins a run; the one before has ended.
-    pub(crate) fn begin(&mut self, callable: &'static ChipCallable, faults: Vec<(u64, TaskFault)>) {
+    pub(crate) fn begin(&mut self, callable: Rc<SimCallable>, faults: Vec<(u64, TaskFault)>) {
         assert!(self.current.is_none(), "a run takes the whole chip");
         self.next_core = [0; 3];
         let run = self.graph.begin_run();
@@ -169,7 +170,7 @@ impl Engine {
         args: &CoreArgs,
         memory: &DeviceMemory,
     ) -> Result<TaskId, OrchestrationError> {
-        let kernel = &self.current().callable.kernels[kernel_idx];
+        let kernel = &self.callable().kernels[kernel_idx];
         let refuse = |problem| OrchestrationError::Task {
             kernel: kernel.name,
             problem,
@@ -223,7 +224,7 @@ impl Engine {
     /// Runs one block on the next core, and moves on.
     fn execute(&mut self, dispatch: Dispatch, block: u32) -> Result<Step, DeviceError> {
         let place = self.place(dispatch, block);
-        let (chip, callable) = (self.machine.chip, self.current().callable);
+        let (chip, callable) = (self.machine.chip, self.callable());
         match self.fault_at(place.task) {
             Some(TaskFault::Hardware) => {
                 return Err(DeviceError::Fault {
@@ -239,7 +240,10 @@ impl Engine {
             None => {}
         }
         let task = &self.tasks[dispatch.task.slot as usize];
-        if let Err(source) = run_kernel(callable, task, block) {
+        let blocks = (block, task.n_blocks);
+        let loaded = &self.current().callable;
+        let ended = loaded.execute(task.kernel_idx, &task.tensors, &task.scalars, blocks);
+        if let Err(source) = ended {
             let callable = callable.name;
             return Err(DeviceError::Kernel {
                 chip,
@@ -272,7 +276,7 @@ impl Engine {
     /// Names the task and takes the next core of its shape.
     fn place(&mut self, dispatch: Dispatch, block: u32) -> TaskPlace {
         let task = &self.tasks[dispatch.task.slot as usize];
-        let kernel = &self.current().callable.kernels[task.kernel_idx];
+        let kernel = &self.callable().kernels[task.kernel_idx];
         let number = task.number;
         let cores = self.machine.cores;
         let count = if kernel.core == CoreType::Aiv {
@@ -309,7 +313,7 @@ impl Engine {
         } = self.machine;
         let left = limit.saturating_sub(since.elapsed());
         if left.is_zero() {
-            let callable = self.current().callable.name;
+            let callable = self.callable().name;
             return Err(DeviceError::Timeout {
                 chip,
                 callable,
@@ -376,6 +380,10 @@ impl Engine {
         };
     }
 
+    fn callable(&self) -> &'static ChipCallable {
+        self.current().callable.callable
+    }
+
     fn current(&self) -> &Current {
         self.current.as_ref().expect("a run that began")
     }
@@ -400,26 +408,6 @@ fn shape(core: CoreType) -> usize {
         CoreType::Aic => 0,
         CoreType::Aiv => 1,
         CoreType::Mix => 2,
-    }
-}
-
-/// Calls the kernel's body for one block; a panic becomes an error.
-fn run_kernel(
-    callable: &'static ChipCallable,
-    task: &CoreTask,
-    block: u32,
-) -> Result<(), KernelError> {
-    let mut context = KernelContext::new(&task.tensors, &task.scalars, block, task.n_blocks);
-    match callable.kernels[task.kernel_idx].body {
-        KernelBody::Rust(body) => {
-            let ended = catch_unwind(AssertUnwindSafe(|| body(&mut context)));
-            ended.unwrap_or_else(|payload| {
-                Err(KernelError::Panicked {
-                    message: panic_message(&*payload),
-                })
-            })
-        }
-        KernelBody::Source(_) => Err(KernelError::fail("kernels from sources are not built yet")),
     }
 }
 

@@ -1,15 +1,17 @@
 //! A run on a simulated chip while it waits, executes, or waits to be finalized.
 
+use std::rc::Rc;
+
 use crate::args::ChipArgs;
-use crate::callable::ChipCallable;
 use crate::chip::{DeviceAddress, RunId, RunReport};
 use crate::error::DeviceError;
+use crate::sim::body::SimCallable;
 
 /// A run with everything that belongs to it.
 #[derive(Debug)]
 pub(crate) struct SimRun {
     pub(crate) id: RunId,
-    pub(crate) callable: &'static ChipCallable,
+    pub(crate) callable: Rc<SimCallable>,
     pub(crate) args: ChipArgs,
     pub(crate) state: RunState,
     /// Intermediate memory, freed when the run is finalized.

@@ -2,4 +2,5 @@
 
 mod conformance;
 mod faults;
+mod kernels;
 mod support;

@@ -107,7 +107,15 @@ impl FourTasks {
 
 /// A simulated chip with settings.
 pub(crate) fn sim(options: SimOptions) -> Box<dyn Chip> {
-    device::open(Platform::Sim(Arch::A2a3), 0, &OpenOptions { sim: options }).unwrap()
+    device::open(
+        Platform::Sim(Arch::A2a3),
+        0,
+        &OpenOptions {
+            sim: options,
+            ..OpenOptions::default()
+        },
+    )
+    .unwrap()
 }
 
 /// An error with all of its causes, one after the other.
