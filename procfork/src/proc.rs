@@ -73,7 +73,12 @@ impl ProcessInfo {
 
     /// Whether this is still the process that has this number now.
     pub fn is_current(&self) -> bool {
-        Self::of(self.pid).is_ok_and(|now| now.start_time == self.start_time)
+        Self::of(self.pid).is_ok_and(|now| now.is_same(self))
+    }
+
+    /// Whether both are about the same process, at whatever moments.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.pid, self.start_time) == (other.pid, other.start_time)
     }
 
     /// `pid (name) state ppid pgrp …`; the name may contain anything, so that its end is the

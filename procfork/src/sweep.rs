@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use crate::child::Child;
 use crate::pid::Pid;
-use crate::proc::{self, ProcessInfo, ProcessState};
+use crate::proc::{self, ProcessInfo};
 use crate::signal::Signal;
 use crate::sys::process;
 use crate::sys::wait::{self, Take};
@@ -140,20 +140,20 @@ impl Family {
     }
 
     fn report(self, strays: &[Pid]) -> Vec<Stray> {
+        self.found.iter().for_each(Pinned::reap_if_adopted);
         let found = self
             .found
             .into_iter()
             .filter(|found| strays.contains(&found.info.pid));
-        let strays = found.map(|found| {
+        let stray = |found: Pinned| {
             let gone = found.has_ended();
-            found.reap_if_adopted();
             Stray {
                 process: found.info,
                 proof: found.proof,
                 gone,
             }
-        });
-        strays.collect()
+        };
+        found.map(stray).collect()
     }
 
     /// A process whose parent is proved is proved. The table may list it before its parent, hence
@@ -169,10 +169,14 @@ impl Family {
         }
     }
 
-    /// The group that an unreaped child leads is that child's.
+    /// The group that an unreaped child leads is that child's. Other children of this process in
+    /// it are known to it as such, and theirs to end and to reap.
     fn add_groups(&mut self, all: &[ProcessInfo]) {
         let led: HashSet<Pid> = self.roots.iter().filter_map(|root| root.leads).collect();
-        let inside = |info: &&ProcessInfo| info.group.is_some_and(|group| led.contains(&group));
+        let own = Some(Pid::this());
+        let inside = |info: &&ProcessInfo| {
+            info.parent != own && info.group.is_some_and(|group| led.contains(&group))
+        };
         let members: Vec<ProcessInfo> = all.iter().filter(inside).cloned().collect();
         self.pin(members, Proof::Group);
     }
@@ -195,12 +199,12 @@ impl Family {
         roots.chain(alive.map(|found| found.info.pid))
     }
 
-    /// Pins what is new, and not a zombie; true if anything was.
+    /// Pins what is new; true if anything was. Zombies too: this process may adopt them.
     fn pin(&mut self, processes: Vec<ProcessInfo>, proof: Proof) -> bool {
         let before = self.found.len();
         for info in processes {
-            let known = self.known().any(|pid| pid == info.pid);
-            if !known && info.state != ProcessState::Zombie {
+            let root = self.roots.iter().any(|root| root.pid == info.pid);
+            if !root && !self.found.iter().any(|found| found.info.is_same(&info)) {
                 self.found.extend(Pinned::new(info, proof));
             }
         }

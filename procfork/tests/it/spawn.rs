@@ -131,7 +131,8 @@ fn state(mut context: ChildContext) {
 fn open_fds(pid: &str) -> Vec<i32> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let links = entries.map(|entry| entry.unwrap().path());
-    let open = links.filter(|link| !fs::read_link(link).unwrap().starts_with("/proc"));
+    // One that is closed meanwhile is not open.
+    let open = links.filter(|link| fs::read_link(link).is_ok_and(|to| !to.starts_with("/proc")));
     let names = open.map(|link| link.file_name().unwrap().to_str().unwrap().parse().unwrap());
     let mut fds: Vec<i32> = names.collect();
     fds.sort_unstable();
