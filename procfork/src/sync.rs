@@ -4,7 +4,7 @@
 //! checker of threads can follow; the protocols are therefore tested with real processes.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-pub(crate) use std::sync::{Mutex, MutexGuard};
+pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Locks, also after another holder has panicked: every critical section of this crate leaves its
 /// data whole.

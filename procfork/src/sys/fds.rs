@@ -2,9 +2,9 @@
 #![expect(unsafe_code, reason = "system calls; see the Safety section of `sys`")]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use super::checked;
+use super::{checked, retry};
 
 /// Closes every descriptor from 3 upwards that is not listed.
 ///
@@ -32,6 +32,25 @@ pub(crate) fn replace_streams(streams: &[Option<OwnedFd>; 3]) -> io::Result<()> 
         }
     }
     Ok(())
+}
+
+/// `fcntl(F_SETFL, O_NONBLOCK)`: reads and writes fail with `EAGAIN` instead of waiting, for
+/// everybody who shares this open file.
+pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    let flags = checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
+    let flags = flags | libc::O_NONBLOCK;
+    // SAFETY: plain numbers.
+    checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags) }).map(drop)
+}
+
+/// `read()`: fills the front of the buffer; 0 at the end.
+pub(crate) fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    retry(|| {
+        // SAFETY: the buffer is valid for writes of its length.
+        let count = unsafe { libc::read(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+        Ok(usize::try_from(checked(count as i64)?).unwrap_or(0))
+    })
 }
 
 /// `fcntl(F_SETFD, FD_CLOEXEC)`: a program that this process executes will not have it.

@@ -49,19 +49,38 @@ pub(crate) fn reap_any() -> bool {
     .is_ok_and(|pid| pid > 0)
 }
 
-/// `poll(pidfd, POLLIN)`: sleeps until the process has ended or the deadline has passed; true
-/// when it has ended.
+/// `poll(POLLIN)`: sleeps until the descriptor is readable (a pidfd: its process has ended) or the
+/// deadline has passed; true when it is readable.
 pub(crate) fn wait_readable(fd: BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
+    poll([(fd, libc::POLLIN)], Some(deadline)).map(|[ready]| ready)
+}
+
+/// `poll(0)`: sleeps until nobody holds the reading side of this pipe, or the deadline has passed;
+/// true when nobody does.
+pub(crate) fn wait_hung_up(pipe: BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
+    poll([(pipe, 0)], Some(deadline)).map(|[ready]| ready)
+}
+
+/// `poll(POLLIN)` on two descriptors, without a deadline; true when the second one is readable.
+pub(crate) fn wait_either(first: BorrowedFd<'_>, second: BorrowedFd<'_>) -> io::Result<bool> {
+    poll([(first, libc::POLLIN), (second, libc::POLLIN)], None).map(|[_, second]| second)
+}
+
+fn poll<const N: usize>(
+    fds: [(BorrowedFd<'_>, i16); N],
+    deadline: Option<Instant>,
+) -> io::Result<[bool; N]> {
+    let mut entries = fds.map(|(fd, events)| libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events,
+        revents: 0,
+    });
     retry(|| {
-        let mut entry = libc::pollfd {
-            fd: fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one valid entry, exclusively borrowed for the call.
-        let ready = checked(unsafe { libc::poll(&raw mut entry, 1, millis_until(deadline)) })?;
-        Ok(ready > 0)
-    })
+        let timeout = deadline.map_or(-1, millis_until);
+        // SAFETY: N valid entries, exclusively borrowed for the call.
+        checked(unsafe { libc::poll(entries.as_mut_ptr(), N as libc::nfds_t, timeout) })
+    })?;
+    Ok(entries.map(|entry| entry.revents != 0))
 }
 
 /// The time left, in milliseconds, rounded up so that a waiter never wakes too early.

@@ -4,8 +4,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use procfork::{
-    Child, ChildContext, Children, Escalation, ForkOptions, Group, Pid, Proof, Reach, Stage, Stray,
-    adopt_orphans, descendants, fork,
+    Child, ChildContext, Children, Escalation, ForkOptions, Group, Pid, ProcessInfo, Proof, Reach,
+    Stage, Stray, adopt_orphans, descendants, fork,
 };
 
 use crate::support::{Line, child, runs, sleep_for_ever, soon, until};
@@ -31,8 +31,10 @@ fn wild_fork(f: impl FnOnce()) -> Pid {
 /// Forked twice, in a session of its own, its parent gone: it says its pid.
 fn daemon(line: &Line) {
     let middle = wild_fork(|| {
+        let middle = Pid::this();
         wild_fork(|| {
             leave_the_group();
+            until(|| ProcessInfo::of(Pid::this()).unwrap().parent != Some(middle));
             line.say(Pid::this());
         });
         std::process::abort();
@@ -89,7 +91,7 @@ pub(crate) fn a_daemon_program_is_found_by_its_mark() {
             .unwrap();
     });
     let stray = line.hear_pid();
-    until(|| procfork::ProcessInfo::of(stray).is_ok_and(|process| process.name == "sleep"));
+    until(|| ProcessInfo::of(stray).is_ok_and(|process| process.name == "sleep"));
     check(&leader, stray, Proof::Mark);
 }
 
