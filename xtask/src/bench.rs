@@ -12,6 +12,7 @@ mod measure;
 use crate::{
     cargo,
     error::{Error, Verdict},
+    interrupt,
     progress::{self, say},
     report::Outcome,
     report::judge_by_exit,
@@ -61,6 +62,9 @@ impl Args {
         }
         let (mut measures, mut failures) = (Vec::new(), 0);
         for program in &chosen {
+            if interrupt::came().is_some() {
+                break;
+            }
             match take(workspace, program) {
                 Ok(taken) => measures.extend(taken),
                 Err(what) => {

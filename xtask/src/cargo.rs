@@ -101,16 +101,19 @@ impl Program {
     }
 }
 
-/// The test programs and examples named in cargo's `--message-format=json` output.
+/// The test programs and examples named in cargo's `--message-format=json` output, by label.
 pub(crate) fn programs(workspace: &Workspace, messages: &str) -> Vec<Program> {
     let artifacts =
         Message::parse_stream(Cursor::new(messages)).filter_map(|message| match message {
             Ok(Message::CompilerArtifact(artifact)) => Some(artifact),
             _ => None,
         });
-    artifacts
+    let mut programs: Vec<Program> = artifacts
         .filter_map(|artifact| program_of(workspace, artifact))
-        .collect()
+        .collect();
+    // Cargo reports them in the order in which they were ready.
+    programs.sort_by_key(Program::label);
+    programs
 }
 
 fn program_of(workspace: &Workspace, artifact: Artifact) -> Option<Program> {

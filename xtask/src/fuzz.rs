@@ -96,3 +96,6 @@ fn targets(workspace: &Workspace) -> Vec<Target> {
     found.sort_by(|a, b| a.name.cmp(&b.name));
     found
 }
+
+#[cfg(test)]
+mod tests;

@@ -75,6 +75,7 @@ impl Summary {
     pub(crate) fn note(&self) -> String {
         match self.failed.as_slice() {
             [] if !self.complete => "own harness".to_owned(),
+            [] if self.passed == 1 => "1 test".to_owned(),
             [] => format!("{} tests", self.passed),
             failed => {
                 format!(

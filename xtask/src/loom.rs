@@ -2,7 +2,8 @@
 //!
 //! A crate has models when it depends on `loom` under `cfg(loom)`; they are the unit tests that it
 //! has under that cfg. They are built in a directory of their own (`target/loom`), because the cfg
-//! changes every crate, and with optimizations, because there are many interleavings.
+//! changes every crate. What is checked and the checker are optimized, because there are many
+//! interleavings; the rest is not, because nobody waits for it.
 //!
 //! A model that cannot fail proves nothing. So a crate also names deliberate faults, each behind
 //! `cfg!(weaken = "NAME")` in its sources: an ordering that is too weak, a lock not taken. With
@@ -149,23 +150,22 @@ fn built(
         format!("loom {name} weaken={fault}")
     });
     let package = format!("--package={name}");
-    let args = [
-        "rustc",
-        &package,
-        "--lib",
-        "--profile=test",
-        "--target-dir=target/loom",
-    ];
+    let args = ["rustc", &package, "--lib", "--profile=test"];
     let mut step = cargo::step(workspace, format!("build {label}"), 600, args);
+    for optimized in [name, "loom", "generator"] {
+        step.command.arg(format!(
+            "--config=profile.dev.package.{optimized}.opt-level=3"
+        ));
+    }
     step.command
-        .arg("--message-format=json-render-diagnostics")
-        .arg("--");
+        .arg("--target-dir")
+        .arg(workspace.target_dir().join("loom"));
+    step.command
+        .args(["--message-format=json-render-diagnostics", "--"]);
     if let Some(fault) = fault {
         step.command.args(["--cfg", &format!("weaken={fault:?}")]);
     }
-    step.command
-        .env("RUSTFLAGS", "--cfg loom")
-        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "3");
+    step.command.env("RUSTFLAGS", "--cfg loom");
     let messages = report.run_quietly(step)?;
     let programs = cargo::programs(workspace, &messages);
     match programs
@@ -200,3 +200,6 @@ fn faults_in(source: &str) -> Vec<String> {
         .map(|(name, _)| name.to_owned())
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

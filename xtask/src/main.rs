@@ -14,6 +14,7 @@ mod error;
 mod stamp;
 
 mod cargo;
+mod interrupt;
 mod libtest;
 mod processes;
 mod progress;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::{
     error::Verdict,
-    processes,
+    interrupt, processes,
     progress::{self, say},
     step::{End, Ran, Step},
     table::{self, Align},
@@ -98,19 +98,27 @@ impl Report {
         judge: impl FnOnce(&Ran) -> Judged,
     ) -> Option<String> {
         let name = step.name.clone();
+        if let Some(signal) = interrupt::came() {
+            self.skip(name, interrupted(signal));
+            return None;
+        }
         step.limit = self.limit.map_or(step.limit, |limit| limit.min(step.limit));
         let ran = progress::run(step);
-        let judged = self.leftovers().unwrap_or_else(|| match &ran.end {
-            End::Exited(_) => judge(&ran),
-            End::Hung(running) => hung(&ran, running),
-            End::NotStarted(error) => failed(format!("could not be started: {error}")),
-        });
+        let judged = self.judged(&ran, judge);
         let held = judged.outcome != Outcome::Failed;
         self.push(name, judged, ran.elapsed);
         if !held {
             print_output(&ran);
         }
         held.then_some(ran.stdout)
+    }
+
+    fn judged(&self, ran: &Ran, judge: impl FnOnce(&Ran) -> Judged) -> Judged {
+        let left = self.leftovers();
+        match &ran.end {
+            End::Exited(_) => left.unwrap_or_else(|| judge(ran)),
+            _ => judge_by_exit(ran),
+        }
     }
 
     /// Runs a step that only prepares another one: it is in the table only if it fails.
@@ -212,7 +220,9 @@ pub(crate) fn judge_by_exit(ran: &Ran) -> Judged {
             note: String::new(),
         },
         End::Exited(status) => failed(status.to_string()),
-        End::Hung(_) | End::NotStarted(_) => failed(String::new()),
+        End::Hung(running) => hung(ran, running),
+        End::Interrupted(signal) => failed(interrupted(*signal)),
+        End::NotStarted(error) => failed(format!("could not be started: {error}")),
     }
 }
 
@@ -222,6 +232,10 @@ pub(crate) fn failed(note: String) -> Judged {
         outcome: Outcome::Failed,
         note,
     }
+}
+
+fn interrupted(signal: i32) -> String {
+    format!("interrupted by signal {signal}")
 }
 
 fn hung(ran: &Ran, running: &[String]) -> Judged {

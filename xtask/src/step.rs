@@ -17,7 +17,7 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::processes;
+use crate::{interrupt, processes};
 
 /// A command to run, and how long it may take.
 #[derive(Debug)]
@@ -50,6 +50,8 @@ pub(crate) enum End {
     Exited(ExitStatus),
     /// It was ended at its limit, while these processes (a line each) were running.
     Hung(Vec<String>),
+    /// It was ended because this signal asked xtask to end.
+    Interrupted(i32),
     /// It never began.
     NotStarted(io::Error),
 }
@@ -84,6 +86,7 @@ impl Step {
         began: Instant,
         tick: impl FnMut(Duration),
     ) -> io::Result<(End, String, String)> {
+        interrupt::notice();
         // Files, not pipes: a process that a step leaves behind cannot keep the reader waiting.
         let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
         let mut child = self
@@ -111,6 +114,10 @@ impl Step {
                 let running = processes::describe_tree(child.id());
                 end_group(child)?;
                 return Ok(End::Hung(running));
+            }
+            if let Some(signal) = interrupt::came() {
+                end_group(child)?;
+                return Ok(End::Interrupted(signal));
             }
             tick(began.elapsed());
             thread::sleep(Duration::from_millis(20));

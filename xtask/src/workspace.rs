@@ -49,6 +49,11 @@ impl Workspace {
         self.metadata.workspace_root.as_std_path()
     }
 
+    /// Where cargo puts what it builds.
+    pub(crate) fn target_dir(&self) -> &Path {
+        self.metadata.target_directory.as_std_path()
+    }
+
     /// The members, in the order of the root manifest's reading.
     pub(crate) fn members(&self) -> Vec<&Package> {
         self.metadata.workspace_packages()

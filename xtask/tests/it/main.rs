@@ -6,6 +6,7 @@ mod fixture;
 
 mod bench;
 mod ci;
+mod interrupt;
 mod names;
 mod stamp;
 mod support;

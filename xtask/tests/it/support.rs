@@ -15,26 +15,42 @@ pub(crate) struct Run {
     pub(crate) stderr: String,
 }
 
-/// Runs xtask in a fixture, with a target directory of the fixture's own.
-#[track_caller]
-pub(crate) fn xtask(fixture: &Fixture, args: &[&str]) -> Run {
+/// A command that runs xtask in a fixture, with a target directory of the fixture's own.
+pub(crate) fn command(fixture: &Fixture, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
     command.args(args).current_dir(fixture.path());
     command.env("CARGO_TARGET_DIR", fixture.path().join("target"));
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().expect("xtask can be started");
-    let text = |bytes| String::from_utf8(bytes).expect("xtask prints UTF-8");
-    Run {
-        code: status.code().expect("xtask exits"),
-        stdout: text(stdout),
-        stderr: text(stderr),
-    }
+    command
+}
+
+/// Runs xtask in a fixture.
+#[track_caller]
+pub(crate) fn xtask(fixture: &Fixture, args: &[&str]) -> Run {
+    let output = command(fixture, args)
+        .output()
+        .expect("xtask can be started");
+    Run::of(output)
 }
 
 impl Run {
+    /// What came of a run.
+    #[track_caller]
+    pub(crate) fn of(
+        Output {
+            status,
+            stdout,
+            stderr,
+        }: Output,
+    ) -> Self {
+        let text = |bytes| String::from_utf8(bytes).expect("xtask prints UTF-8");
+        let code = status.code().expect("xtask exits");
+        Self {
+            code,
+            stdout: text(stdout),
+            stderr: text(stderr),
+        }
+    }
+
     /// Checks the exit code.
     #[track_caller]
     pub(crate) fn exits_with(&self, code: i32) -> &Self {
