@@ -29,7 +29,12 @@ use crate::view::{HostView, HostViewMut};
 /// Who is told when a buffer goes: the engine of the worker that owns or imported it.
 pub(crate) trait Home: Send + Sync {
     /// The buffer is gone here; whoever mapped it below must unmap it.
+    ///
+    /// Called under any lock, so it must not wait for one.
     fn released(&self, id: BufferId);
+
+    /// Tells those below at once, from a caller that holds no lock.
+    fn prompt(&self);
 }
 
 /// Who uses a buffer now.
@@ -163,7 +168,10 @@ impl BufferCore {
         }
         uses.released = true;
         drop(uses);
-        self.tell_home();
+        if let Some(home) = self.home.upgrade() {
+            home.released(self.id);
+            home.prompt();
+        }
         Ok(())
     }
 
@@ -375,6 +383,3 @@ impl<T: Element> Buffer<T> {
         &self.tensor
     }
 }
-
-#[cfg(test)]
-mod tests;

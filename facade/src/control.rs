@@ -129,10 +129,17 @@ impl RemoteError {
     }
 }
 
+impl RemoteError {
+    /// The message, with the word that it was a panic where it was one.
+    pub(crate) fn told(&self) -> String {
+        let verb = if self.kind == FaultKind::Panicked { "panicked: " } else { "" };
+        format!("{verb}{}", self.message)
+    }
+}
+
 impl fmt::Display for RemoteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verb = if self.kind == FaultKind::Panicked { "panicked: " } else { "" };
-        write!(f, "{} on `{}`: {verb}{}", self.operation, self.path, self.message)
+        write!(f, "{} on `{}`: {}", self.operation, self.path, self.told())
     }
 }
 
@@ -173,3 +180,6 @@ pub(crate) fn encode<T: Serialize>(message: &T) -> Vec<u8> {
 pub(crate) fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T, postcard::Error> {
     postcard::from_bytes(bytes)
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,6 +70,9 @@ pub(crate) struct Engine {
     pending: AtomicBool,
     /// Waiters that want the drive from the background driver.
     wanted: AtomicU32,
+    /// Buffers that are gone here and must go below. A lock of its own, never held with another: a buffer can go at any
+    /// time, under any lock.
+    released: Mutex<Vec<BufferId>>,
     pub(crate) children: RwLock<Children>,
     /// The parent of this process, where it is itself a child.
     watch: Option<ParentWatch>,
@@ -91,6 +94,7 @@ impl Engine {
             background: Condvar::new(),
             pending: AtomicBool::new(false),
             wanted: AtomicU32::new(0),
+            released: Mutex::default(),
             children,
             watch,
             next_buffer: AtomicU64::new(1),
@@ -252,19 +256,21 @@ impl Engine {
         }
         let mut core = self.core.lock();
         lines.take_news(&mut core);
-        lines.send_ready(&mut core);
-        self.finish_turn(core);
+        self.send_ready(lines, &mut core);
+        drop(core);
+        if lines.has_failed_sends() {
+            self.bury_dead(lines);
+        }
     }
 
-    /// Wakes who may have been waiting for this, and lets go of what ended tasks held.
-    fn finish_turn(&self, mut core: MutexGuard<'_, Core>) {
+    /// Sends what became ready, and wakes who may have been waiting for what happened.
+    fn send_ready(&self, lines: &mut Lines, core: &mut Core) {
+        let released = std::mem::take(&mut *self.released.lock());
+        lines.forget_buffers(&released);
+        lines.send_ready(core);
         if core.take_progress() && core.sleepers > 0 {
             self.wake.notify_all();
         }
-        let spent = core.take_spent();
-        drop(core);
-        // The last hold of a dropped buffer tells the engine, which takes core.
-        drop(spent);
     }
 
     /// Finds children that have died and declares their workers lost.
@@ -280,8 +286,8 @@ impl Engine {
         for (index, child) in children.iter().enumerate() {
             lines.bury_if_dead(index, child, &mut core);
         }
-        lines.send_ready(&mut core);
-        self.finish_turn(core);
+        lines.fail_failed_sends(&mut core);
+        self.send_ready(lines, &mut core);
     }
 
     /// The lines are free: somebody else may drive.
@@ -358,10 +364,22 @@ impl std::fmt::Debug for Engine {
 
 impl Home for Engine {
     fn released(&self, id: BufferId) {
-        let mut core = self.core.lock();
-        core.released.push(id);
-        drop(core);
-        // Sent with the next turn, and now if nobody drives; the answer is taken whenever somebody drives.
+        self.released.lock().push(id);
+        self.pending.store(true, Ordering::Release);
+        // The caller may hold lines or core: it is the driver then, or nudges it when it lets go.
+        if let Some(mut lines) = self.lines.try_lock()
+            && let Some(mut core) = self.core.try_lock()
+        {
+            self.send_ready(&mut lines, &mut core);
+            drop(core);
+            drop(lines);
+            self.leave_drive();
+        } else {
+            self.doorbell.ring();
+        }
+    }
+
+    fn prompt(&self) {
         self.nudge();
     }
 }

@@ -303,7 +303,7 @@ pub enum BufferError {
         reason: String,
     },
     /// The view does not fit its buffer.
-    #[error(transparent)]
+    #[error("make a view of a buffer: {0}")]
     View(TensorError),
     /// The lengths differ.
     #[error("write {buffer}: it has {expected} elements, {found} were given")]
@@ -448,7 +448,7 @@ pub enum SubmitError {
 
 /// A run failed. The first root cause, and what followed from it.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("run task `{task}` on `{worker}`: {cause}{}", followed(*failed, *skipped))]
+#[error("run task `{task}` on `{worker}`: {}{}", told(cause, worker), followed(*failed, *skipped))]
 #[non_exhaustive]
 pub struct RunError {
     /// The callable of the task that failed first.
@@ -461,6 +461,14 @@ pub struct RunError {
     pub failed: u64,
     /// Tasks that were skipped, because they depended on a failed one or the run was cancelled.
     pub skipped: u64,
+}
+
+/// A cause without what the message in front of it has said already.
+fn told(cause: &TaskCause, worker: &str) -> String {
+    match cause {
+        TaskCause::Remote(remote) if remote.path == worker => remote.told(),
+        cause => cause.to_string(),
+    }
 }
 
 fn followed(failed: u64, skipped: u64) -> String {

@@ -99,15 +99,7 @@ impl<'e> Orchestrator<'e> {
         members: Vec<(ArgList, Target)>,
     ) -> Result<TaskHandle, Error> {
         let callee = callable.target();
-        let mut workers: SmallVec<[WorkerId; 8]> = SmallVec::new();
-        for (args, target) in &members {
-            let suited = self.suited(&callee, *target)?;
-            let (_, backings) = args.checked()?;
-            let free: Vec<WorkerId> =
-                suited.iter().copied().filter(|worker| !workers.contains(worker)).collect();
-            let settled = self.settle_on_device(&callee, backings, if free.is_empty() { &suited } else { &free })?;
-            workers.push(settled[0]);
-        }
+        let workers = self.place_members(&callee, &members)?;
         self.submit_group(&callee, Placement::Group(&workers), members.iter().map(|(args, _)| args))
     }
 
@@ -187,6 +179,32 @@ impl<'e> Orchestrator<'e> {
                 Ok(suited)
             }
         }
+    }
+
+    /// A worker for each member: first those that can be in one place only, then the others on what is left.
+    fn place_members(
+        &self,
+        callee: &Callee<'_>,
+        members: &[(ArgList, Target)],
+    ) -> Result<SmallVec<[WorkerId; 8]>, Error> {
+        let mut choices = Vec::with_capacity(members.len());
+        for (args, target) in members {
+            let suited = self.suited(callee, *target)?;
+            choices.push(self.settle_on_device(callee, args.checked()?.1, &suited)?);
+        }
+        let mut taken: SmallVec<[WorkerId; 8]> =
+            choices.iter().filter(|choice| choice.len() == 1).map(|choice| choice[0]).collect();
+        let mut workers = SmallVec::new();
+        for choice in &choices {
+            let free = choice.iter().copied().find(|worker| !taken.contains(worker));
+            let worker = if choice.len() == 1 { Some(choice[0]) } else { free };
+            let callable = || Arc::clone(callee.name);
+            let reason = "it has more members than workers that could run one each";
+            let worker = worker.ok_or_else(|| SubmitError::Group { callable: callable(), reason })?;
+            taken.push(worker);
+            workers.push(worker);
+        }
+        Ok(workers)
     }
 
     /// Device arguments decide where a task runs; without any the candidates stay.

@@ -252,6 +252,3 @@ fn element_at<T: Pod>(segment: &Segment, offset: usize, n_elements: usize) -> *m
     assert!(offset.is_multiple_of(align_of::<T>()), "a validated offset is aligned");
     segment.as_ptr().wrapping_add(offset).cast::<T>()
 }
-
-#[cfg(test)]
-mod tests;

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 use taskgraph::{
-    BufferId, Effect, Failure, Limits, RunId, RunOutcome, RunStatus, Scheduler, TaskEnd, TaskId,
+    Effect, Failure, Limits, RunId, RunOutcome, RunStatus, Scheduler, TaskEnd, TaskId,
     TaskSpec, WorkerId,
 };
 
@@ -125,15 +125,11 @@ pub(crate) struct Core {
     losing: Option<WorkerId>,
     /// Control requests that no line has sent yet.
     pub(crate) jobs: Vec<Arc<Job>>,
-    /// Buffers that are gone here and must go below.
-    pub(crate) released: Vec<BufferId>,
     /// Threads that sleep on `wake`.
     pub(crate) sleepers: u32,
     pub(crate) background_running: bool,
     /// Something that somebody may wait for has happened.
     progress: bool,
-    /// What ended tasks held; dropped outside of the graph's work.
-    spent: Vec<Holds>,
 }
 
 impl Core {
@@ -147,11 +143,9 @@ impl Core {
             losses: HashMap::new(),
             losing: None,
             jobs: Vec::new(),
-            released: Vec::new(),
             sleepers: 0,
             background_running: false,
             progress: false,
-            spent: Vec::new(),
         }
     }
 
@@ -267,22 +261,14 @@ impl Core {
         self.progress = true;
     }
 
-    /// What ended tasks held; the caller drops it, after core where it can.
-    pub(crate) fn take_spent(&mut self) -> Vec<Holds> {
-        std::mem::take(&mut self.spent)
-    }
-
     fn task_finished(&mut self, task: TaskId, end: TaskEnd) {
         match end {
             TaskEnd::Failed(Failure::WorkerLost { worker, .. }) => self.note_loss(task, Some(worker)),
             TaskEnd::Failed(Failure::NoWorker) => self.note_loss(task, self.losing),
             _ => {}
         }
-        if let Some(record) = self.tasks[task.slot as usize].take()
-            && !record.holds.is_empty()
-        {
-            self.spent.push(record.holds);
-        }
+        // What the task held is given back before anybody can see that its run is over.
+        self.tasks[task.slot as usize] = None;
     }
 
     fn run_finished(&mut self, run: RunId) {

@@ -133,6 +133,9 @@ pub(crate) struct Lines {
     owing: u64,
     /// Bit `i`: line `i` died.
     dead: u64,
+    /// Some line has buffers to unmap.
+    has_unmaps: bool,
+    failed_sends: Vec<(Dispatch, String)>,
     pub(super) waiter: Waiter,
 }
 
@@ -194,7 +197,7 @@ impl Lines {
 
     /// Sends control requests and whatever the graph wants sent.
     pub(super) fn send_ready(&mut self, core: &mut Core) {
-        if !core.jobs.is_empty() || !core.released.is_empty() {
+        if !core.jobs.is_empty() || self.has_unmaps {
             self.send_controls(core);
         }
         while let Some(dispatch) = core.graph.next_dispatch() {
@@ -203,14 +206,20 @@ impl Lines {
         core.settle();
     }
 
-    fn send_controls(&mut self, core: &mut Core) {
-        for id in std::mem::take(&mut core.released) {
+    /// Has every child unmap these buffers that was told of them.
+    pub(super) fn forget_buffers(&mut self, released: &[BufferId]) {
+        for id in released {
             for line in self.all.iter_mut().filter(|line| line.died.is_none()) {
-                if line.known.remove(&id) {
-                    line.unmaps.push(id);
+                if line.known.remove(id) {
+                    line.unmaps.push(*id);
+                    self.has_unmaps = true;
                 }
             }
         }
+    }
+
+    fn send_controls(&mut self, core: &mut Core) {
+        self.has_unmaps = false;
         for index in 0..self.all.len() {
             self.all[index].send_control(core, index);
             self.note_owing(index);
@@ -228,14 +237,26 @@ impl Lines {
         let line = &mut self.all[index];
         match line.send(core, dispatch) {
             Ok(()) => self.owing |= 1 << index,
-            Err(reason) => {
-                let path = Arc::clone(&line.path);
-                core.note_failure(dispatch.task, &path, TaskCause::Poisoned(reason));
-                // The dispatch is in flight, since the graph has just given it out.
-                let _ = core.graph.completed(dispatch.dispatch, taskgraph::Outcome::Failed);
-                core.settle();
-            }
+            Err(reason) => self.failed_sends.push((*dispatch, reason)),
         }
+    }
+
+    /// Whether a task could not be sent: most likely its child has just died, which is to be found out first.
+    pub(super) fn has_failed_sends(&self) -> bool {
+        !self.failed_sends.is_empty()
+    }
+
+    /// Fails the tasks that could not be sent to a child that is alive all the same.
+    pub(super) fn fail_failed_sends(&mut self, core: &mut Core) {
+        for (dispatch, reason) in std::mem::take(&mut self.failed_sends) {
+            let path = Arc::clone(&self.all[dispatch.worker.0 as usize].path);
+            if self.is_alive(dispatch.worker.0 as usize) {
+                core.note_failure(dispatch.task, &path, TaskCause::Poisoned(reason));
+            }
+            // An error says that its worker was declared lost, and the task failed with that.
+            let _ = core.graph.completed(dispatch.dispatch, taskgraph::Outcome::Failed);
+        }
+        core.settle();
     }
 
     fn note_owing(&mut self, index: usize) {

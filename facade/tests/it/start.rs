@@ -1,0 +1,158 @@
+//! Start and close: whole or not at all, and dies whole.
+
+use std::fs;
+use std::sync::Arc;
+
+use facade::{ConfigError, Error, Platform, StartCause, State, Worker};
+
+use crate::support::{VECTOR_ADD, builder, directory, n_descriptors, nothing, pids, wait_gone};
+
+pub(crate) fn a_tree_is_ready_when_init_returns() {
+    let node = builder(2, 1).build().unwrap();
+    assert_eq!(node.state(), State::New);
+    node.init().unwrap();
+    assert_eq!(node.state(), State::Ready);
+    let tree = node.tree().unwrap();
+    let paths: Vec<&str> = tree.flatten().iter().map(|node| node.path.as_str()).collect();
+    assert_eq!(paths, ["node", "node/chip0", "node/chip1", "node/sub0"]);
+    assert!(tree.flatten().iter().all(|node| node.state == "ready"));
+    let pids = pids(&tree);
+    node.close().unwrap();
+    wait_gone(&pids);
+}
+
+pub(crate) fn a_process_with_threads_is_refused_by_name() {
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let other = std::thread::Builder::new().name("logger".to_owned());
+    let other = other.spawn(move || gate.recv()).unwrap();
+    let node = builder(0, 1).build().unwrap();
+    let error = node.init().unwrap_err();
+    let Error::Start(start) = &error else { panic!("{error}") };
+    assert!(matches!(start.cause, StartCause::Fork(_)), "{error}");
+    assert!(error.to_string().contains("logger"), "{error}");
+    assert_eq!(node.state(), State::Failed);
+    drop(open);
+    other.join().unwrap().unwrap_err();
+}
+
+pub(crate) fn a_device_that_does_not_open_fails_the_start_with_its_place_and_leaves_nothing() {
+    if std::env::var_os("ASCEND_HOME_PATH").is_some() {
+        procfork::testing::skip("the vendor's libraries may be present here");
+    }
+    let before = n_descriptors();
+    {
+        let node = builder(2, 2).platform(Platform::A2a3).build().unwrap();
+        let error = node.init().unwrap_err();
+        let remote = error.remote().unwrap_or_else(|| panic!("{error}"));
+        assert!(remote.path.starts_with("node/chip"), "{error}");
+        assert_eq!(node.state(), State::Failed);
+        // Everybody who asks later gets the same first cause.
+        assert_eq!(node.init().unwrap_err().to_string(), error.to_string());
+    }
+    assert_eq!(n_descriptors(), before);
+}
+
+pub(crate) fn everybody_who_inits_gets_the_same_outcome() {
+    let node = builder(0, 1).build().unwrap();
+    node.init().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| node.init().unwrap());
+        }
+    });
+    node.close().unwrap();
+}
+
+pub(crate) fn a_worker_without_children_is_refused_before_any_fork() {
+    let node = Worker::node().build().unwrap();
+    let error = node.init().unwrap_err();
+    assert!(matches!(error, Error::Config(ConfigError::NoChildren { .. })), "{error}");
+}
+
+pub(crate) fn a_callable_that_nobody_could_run_is_refused() {
+    let subs_only = builder(0, 1).build().unwrap();
+    assert!(matches!(subs_only.register_chip(&VECTOR_ADD), Err(Error::Callable(_))));
+    let chips_only = builder(1, 0).build().unwrap();
+    assert!(matches!(chips_only.register_fn("f", nothing), Err(Error::Callable(_))));
+    assert!(matches!(
+        chips_only.register_orchestration("o", |_, _| Ok(())),
+        Err(Error::Callable(_))
+    ));
+    // A refused registration leaves the name free.
+    let both = builder(1, 1).build().unwrap();
+    both.register_fn("f", nothing).unwrap();
+    assert!(matches!(both.register_fn("f", nothing), Err(Error::Callable(_))));
+    assert!(matches!(both.register_fn("", nothing), Err(Error::Callable(_))));
+}
+
+pub(crate) fn nothing_can_be_registered_after_init() {
+    let node = builder(0, 1).build().unwrap();
+    node.init().unwrap();
+    assert!(matches!(node.register_fn("late", nothing), Err(Error::State(_))));
+    assert!(matches!(node.add_worker(builder(0, 1)), Err(Error::State(_))));
+    node.close().unwrap();
+}
+
+pub(crate) fn close_is_final_and_repeatable() {
+    let node = builder(0, 1).build().unwrap();
+    let f = node.register_fn("f", nothing).unwrap();
+    node.init().unwrap();
+    node.close().unwrap();
+    node.close().unwrap();
+    assert_eq!(node.state(), State::Closed);
+    assert!(matches!(node.init(), Err(Error::State(_))));
+    let refused = node.run(|orch| orch.submit_sub(&f, facade::args()));
+    assert!(matches!(refused, Err(Error::State(_))));
+    assert!(matches!(node.buffer::<f32>(1), Err(Error::State(_))));
+}
+
+pub(crate) fn a_dropped_worker_leaves_no_process() {
+    let node = builder(1, 1).build().unwrap();
+    node.init().unwrap();
+    let pids = pids(&node.tree().unwrap());
+    drop(node);
+    wait_gone(&pids);
+}
+
+pub(crate) fn descriptors_are_as_many_after_close_as_before() {
+    let before = n_descriptors();
+    for _ in 0..3 {
+        let node = builder(1, 2).build().unwrap();
+        let f = node.register_fn("f", nothing).unwrap();
+        node.init().unwrap();
+        let buffer = node.buffer::<f32>(1000).unwrap();
+        node.run(|orch| orch.submit_sub(&f, facade::args().input(&buffer))).unwrap();
+        node.close().unwrap();
+    }
+    assert_eq!(n_descriptors(), before);
+}
+
+struct WritesOnDrop(std::path::PathBuf);
+
+impl Drop for WritesOnDrop {
+    fn drop(&mut self) {
+        use std::io::Write;
+        let mut file = fs::OpenOptions::new().append(true).create(true).open(&self.0).unwrap();
+        writeln!(file, "dropped by {}", std::process::id()).unwrap();
+    }
+}
+
+pub(crate) fn a_program_with_an_exit_handler_runs_it_once() {
+    let dir = directory();
+    let path = dir.path().join("lines");
+    {
+        let captured = Arc::new(WritesOnDrop(path.clone()));
+        let node = builder(0, 3).build().unwrap();
+        let f = node
+            .register_fn("f", move |_args| {
+                let _keep = &captured;
+                Err("no".into())
+            })
+            .unwrap();
+        node.init().unwrap();
+        node.run(|orch| orch.submit_sub(&f, facade::args())).unwrap_err();
+        node.close().unwrap();
+    }
+    let lines = fs::read_to_string(&path).unwrap();
+    assert_eq!(lines, format!("dropped by {}\n", std::process::id()));
+}
