@@ -1,21 +1,24 @@
 //! Bells: how one side tells another, perhaps asleep, that there is something to look at.
 //!
-//! A bell is one word: 0, or [`PARKED`] while somebody sleeps on it or is about to. Ringing is a fence
-//! and a load while nobody does: no store, no system call.
+//! A bell is one word: a count of rings that were heard, and a bit that is set while somebody sleeps or is
+//! about to. Ringing is a fence and a load while nobody does: no store, no system call.
 //!
 //! ```text
-//! ringer                          parker
-//! publish                         bell := PARKED
-//! fence                           fence
-//! if bell == PARKED               look again: found -> do not sleep
-//!     bell := 0, wake all         sleep while bell == PARKED
+//! ringer                                  parker
+//! publish                                 set PARKED, keep the word as the key
+//! fence                                   fence
+//! while the word has PARKED               look again: found -> do not sleep
+//!     count + 1, PARKED cleared: wake     sleep while the word equals the key
 //! ```
 //!
 //! The fences stand in one order. If the ringer's comes first, the parker's last look sees what was
-//! published; if the parker's comes first, the ringer sees PARKED, clears it, and the kernel either finds
-//! the word changed or wakes the sleeper. So a wake-up is never lost, whatever the number of parkers and
-//! ringers. A parker never clears the word: with several of them that would hide the others. The cost is
-//! at most one needless wake after a wait that ended by itself.
+//! published. If the parker's comes first, the ringer sees PARKED and changes the word, and the kernel
+//! either finds it changed or wakes the sleeper. So a wake-up is never lost.
+//!
+//! The count is there for several parkers. Without it one that was woken and parks again would restore
+//! the very word that another, not yet asleep, was about to sleep on, after the only wake. (A model found
+//! that; `weaken="bell_count"` shows it.) A parker never clears the bit: that would hide the others. The
+//! cost is at most one needless wake after a wait that ended by itself.
 
 #[cfg(not(loom))]
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,8 +32,8 @@ use crate::sync::{AtomicU32, Ordering, futex, parker_fence, ringer_fence};
 use crate::wait::{Activity, Probe, WaitError, Waiter};
 use crate::words::BellWord;
 
-/// Somebody sleeps on the bell, or is about to.
-pub(crate) const PARKED: u32 = 1;
+/// Somebody sleeps on the bell, or is about to. The bits above count the rings that were heard.
+const PARKED: u32 = 1;
 
 /// A word that one side sleeps on and the other rings.
 #[derive(Clone, Debug)]
@@ -71,37 +74,51 @@ impl Bell {
     /// Whether somebody sleeps, or is about to: a hint that is stale as soon as it is given.
     #[inline(always)]
     pub(crate) fn is_parked(&self) -> bool {
-        self.word().load(Ordering::Relaxed) == PARKED
+        self.word().load(Ordering::Relaxed) & PARKED != 0
     }
 
+    /// Only the ringer that clears the bit pays the system call. Relaxed throughout: the fences order the
+    /// bit against what was published, and the kernel orders a wake against a sleeper's check of the word.
     #[cold]
     fn wake(&self) {
-        // Only the ringer that clears the flag pays the system call. Relaxed: the kernel orders a wake
-        // against the sleeper's check of the word.
-        if self.word().swap(0, Ordering::Relaxed) == PARKED {
-            futex::wake_all(self.word());
+        let mut word = self.word().load(Ordering::Relaxed);
+        while word & PARKED != 0 {
+            let rung = if cfg!(weaken = "bell_count") { 0 } else { word.wrapping_add(PARKED) };
+            let changed =
+                self.word().compare_exchange(word, rung, Ordering::Relaxed, Ordering::Relaxed);
+            match changed {
+                Ok(_) => return futex::wake_all(self.word()),
+                Err(now) => word = now,
+            }
         }
     }
 
-    /// Raises the parked flag. The caller must look once more before it sleeps.
-    pub(crate) fn prepare(&self) {
-        self.word().store(PARKED, Ordering::Relaxed);
+    /// Raises the parked bit. The caller must look once more before it sleeps on the key.
+    pub(crate) fn prepare(&self) -> Key {
+        let word = self.word().fetch_or(PARKED, Ordering::Relaxed) | PARKED;
         parker_fence();
+        Key(word)
     }
 
     /// Sleeps until rung, until a death word changes, or until the time-out; or less.
     pub(crate) fn sleep<'a>(
         &'a self,
+        key: Key,
         deaths: &[futex::Watched<'a>],
         timeout: Option<Duration>,
         fallback: Duration,
     ) -> futex::Woken {
         let mut words = Vec::with_capacity(1 + deaths.len());
-        words.push((self.word(), PARKED));
+        words.push((self.word(), key.0));
         words.extend_from_slice(deaths);
         futex::wait(&words, timeout, fallback)
     }
 }
+
+/// The word as it was when its holder announced that it would sleep: it sleeps while nothing has changed.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "look once more at what is awaited, then park with it"]
+pub struct Key(u32);
 
 /// The one bell of a parent, rung by all of its children.
 ///
@@ -185,16 +202,22 @@ impl Doorbell {
 
     /// Announces that the caller is about to [`Doorbell::park`]. It must look once more at all that it
     /// waits for, and park only when it found nothing.
-    pub fn prepare(&self) {
-        self.bell.prepare();
+    pub fn prepare(&self) -> Key {
+        self.bell.prepare()
     }
 
     /// Sleeps once, until rung, until the probe's death word changes, or until the deadline; or less.
     ///
     /// The caller looks again afterwards, whatever ended the sleep. Prefer [`Doorbell::wait`], which
     /// also keeps the periods in which a probe without a death word must be asked.
-    pub fn park(&self, deadline: Option<Instant>, probe: &impl Probe, activity: Activity) {
-        crate::wait::park(&self.bell, probe, activity, deadline);
+    pub fn park(
+        &self,
+        key: Key,
+        probe: &impl Probe,
+        activity: Activity,
+        deadline: Option<Instant>,
+    ) {
+        crate::wait::park(&self.bell, key, probe, activity, deadline);
     }
 }
 

@@ -338,6 +338,19 @@ impl ChildEnd {
     }
 }
 
+/// The steps of an answer one by one, for models of a death between them.
+#[cfg(all(loom, test))]
+impl ChildEnd {
+    pub(crate) fn write_unpublished(&mut self, task: &Task, bytes: &[u8]) {
+        let reply = &mut self.shared.tasks[usize::from(task.0.frame)].reply;
+        reply.write(&task.0.identity, bytes).unwrap();
+    }
+
+    pub(crate) fn publish_without_ringing(&mut self, task: &Task, stamp: Stamp) {
+        self.shared.tasks[usize::from(task.0.frame)].reply.publish(stamp);
+    }
+}
+
 impl Desk {
     /// Copies a request that is due. `None` as the error: the frame's last request is unanswered.
     #[inline]

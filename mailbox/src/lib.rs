@@ -60,12 +60,19 @@
 //! It never interprets a payload, never starts or signals a process, never reuses the mailbox of a dead
 //! child, and never hands out a reference to memory that a peer may write.
 #![deny(unsafe_code)]
+#![cfg_attr(loom, allow(dead_code, unused_imports, reason = "models have no segments"))]
 
 mod bell;
 mod child;
 mod fd_channel;
 mod frame;
+#[cfg(not(loom))]
 mod futex;
+#[cfg(loom)]
+#[path = "futex_modelled.rs"]
+mod futex;
+#[cfg(all(loom, test))]
+mod models;
 mod layout;
 mod mailbox;
 mod message;
@@ -78,7 +85,7 @@ mod sync;
 mod wait;
 mod words;
 
-pub use bell::Doorbell;
+pub use bell::{Doorbell, Key};
 pub use child::ChildEnd;
 pub use fd_channel::{FDS_MAX, FdChannel, FdChannelError, FdHeader, FdMessage};
 pub use frame::Identity;

@@ -182,11 +182,34 @@ impl Mailbox {
         self.shared.attach(Side::Child)?;
         Ok(ChildEnd::new(self.shared))
     }
+}
 
-    #[cfg(loom)]
+#[cfg(loom)]
+impl Mailbox {
+    /// Both sides of a mailbox whose memory the model checker watches.
     pub(crate) fn modelled(doorbell: &Doorbell, task_frames: usize) -> (Mailbox, Mailbox) {
-        let _ = (doorbell, task_frames);
-        unreachable!("layer 2")
+        use crate::frame::{LINE, Spill};
+        use crate::words::WORD;
+        let words = |n| Words::modelled(n);
+        let pair = || (words(2 * LINE / WORD), words(2 * LINE / WORD));
+        let (bell, one) = (Bell::modelled(), [words(1), words(1), words(1)]);
+        let (control, tasks) = (pair(), (0..task_frames).map(|_| pair()).collect::<Vec<_>>());
+        let exchange = |(request, reply): &(Words, Words)| Exchange {
+            request: Frame::new(request.clone(), Spill::none()),
+            reply: Frame::new(reply.clone(), Spill::none()),
+        };
+        let side = || Mailbox {
+            shared: Shared {
+                doorbell: doorbell.clone(),
+                child_bell: bell.clone(),
+                control: exchange(&control),
+                tasks: tasks.iter().map(exchange).collect(),
+                attached: one[0].clone(),
+                life: one[1].clone(),
+                fault: one[2].clone(),
+            },
+        };
+        (side(), side())
     }
 }
 

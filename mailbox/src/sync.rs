@@ -10,10 +10,9 @@
 //! | [`ringer_fence`] | between a store that the peer waits for and the look at its parked flag | [`parker_fence`] |
 //! | [`parker_fence`] | between raising the parked flag and the last look at what is awaited | [`ringer_fence`] |
 //!
-//! `--cfg weaken="publish"` (or `observe`, `ringer_fence`, `parker_fence`) takes one of them away: the
-//! models must then find a fault. That is how we know that they would.
+//! `--cfg weaken="publish"` (or another of these names) takes one of them away: the models must then find
+//! a fault. That is how we know that they would. `cargo xtask loom mailbox --weaken` tries each.
 
-#[cfg(not(loom))]
 pub(crate) use crate::futex;
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bell::Bell;
+use crate::bell::{Bell, Key};
 use crate::spin::SpinMemory;
 use crate::sync::{AtomicU32, Ordering, futex};
 
@@ -192,11 +192,11 @@ impl Waiter {
         ready: &mut impl FnMut() -> bool,
     ) -> Result<(), WaitError> {
         loop {
-            bell.prepare();
+            let key = bell.prepare();
             if ready() {
                 return Ok(());
             }
-            let slept = park(bell, probe, activity, deadline);
+            let slept = park(bell, key, probe, activity, deadline);
             if slept == Slept::TimedOut {
                 self.stats.timed_out += 1;
             }
@@ -249,6 +249,7 @@ pub(crate) enum Slept {
 /// One sleep on a prepared bell, with the probe asked before and after.
 pub(crate) fn park(
     bell: &Bell,
+    key: Key,
     probe: &impl Probe,
     activity: Activity,
     deadline: Option<Instant>,
@@ -263,7 +264,7 @@ pub(crate) fn park(
     let left = deadline.map_or(period, |d| {
         d.saturating_duration_since(Instant::now()).min(period)
     });
-    let woken = bell.sleep(&deaths.words, Some(left), activity.period());
+    let woken = bell.sleep(key, &deaths.words, Some(left), activity.period());
     match woken {
         _ if !probe.alive() || deaths.any_dead() => Slept::PeerDied,
         futex::Woken::TimedOut => Slept::TimedOut,
