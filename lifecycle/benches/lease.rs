@@ -1,6 +1,12 @@
 //! What admission costs, uncontended: the fast path that every operation of a worker takes.
 
-use std::{hint::black_box, sync::Arc};
+use std::{
+    hint::black_box,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lifecycle::{Lifecycle, Operation, Start};
@@ -18,6 +24,10 @@ fn ready() -> Arc<Lifecycle<std::fmt::Error>> {
 }
 
 fn lease_ns(c: &mut Criterion) {
+    let word = AtomicU64::new(0);
+    c.bench_function("lease_ns/floor_two_atomic_adds", |b| {
+        b.iter(|| word.fetch_add(1, Ordering::AcqRel) + word.fetch_sub(1, Ordering::AcqRel));
+    });
     let lifecycle = ready();
     c.bench_function("lease_ns/acquire_release", |b| {
         b.iter(|| drop(black_box(lifecycle.lease(&RUN))))

@@ -92,14 +92,15 @@ impl CancelToken {
         if weaken::CANCEL_WITHOUT_LOCK {
             self.0.cancelled.store(true, Ordering::Release);
             self.0.changed.notify_all();
-            return;
         }
         let mut hooks = sync::lock(&self.0.hooks);
         // Release: pairs with the acquire in `is_cancelled`.
         // Under the lock: a waiter has either seen the flag or is inside its wait, where the notification reaches it.
         self.0.cancelled.store(true, Ordering::Release);
         let due = std::mem::take(&mut hooks.waiting);
-        self.0.changed.notify_all();
+        if !weaken::CANCEL_WITHOUT_LOCK {
+            self.0.changed.notify_all();
+        }
         drop(hooks);
         run_all(due.into_iter().map(|(_, wake)| wake));
     }

@@ -303,6 +303,11 @@ impl<C> Drop for Driving<'_, C> {
 }
 
 impl<C: Clone> Joined<'_, C> {
+    /// The number of the attempt that this closer is pinned to, from one.
+    pub fn number(&self) -> u64 {
+        self.pinned.number
+    }
+
     /// Waits for the verdict of the attempt, at the latest until `deadline` (`None`: for ever).
     ///
     /// # Errors

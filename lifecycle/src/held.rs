@@ -11,7 +11,12 @@
 //! A slot is filled after admission and cleared before release, so a name that is read here was admitted when it was read.
 //! Nothing here decides whether anybody is admitted: that is the word's alone.
 
-use std::{cell::Cell, fmt, marker::PhantomData};
+use std::{
+    cell::Cell,
+    fmt,
+    marker::PhantomData,
+    sync::{MutexGuard, PoisonError},
+};
 
 use crate::{
     operation::{self, Operation},
@@ -20,6 +25,9 @@ use crate::{
         unmodelled::{AtomicU64, Mutex, OnceLock},
     },
 };
+
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 /// How a slot binds its operation to the record's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +90,7 @@ const KIND_SHIFT: u32 = 16;
 /// All records ever made; they are never freed, only used again.
 static RECORDS: Mutex<Vec<&'static Record>> = Mutex::new(Vec::new());
 
-/// Records whose thread has ended.
+/// Records whose thread has ended; some of its leases may be alive still.
 static SPARE: Mutex<Vec<&'static Record>> = Mutex::new(Vec::new());
 
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
@@ -151,8 +159,7 @@ fn my_record() -> &'static Record {
 /// Gives this thread a record: a spare one, or a new one that lives as long as the process.
 #[cold]
 fn enroll() -> &'static Record {
-    let spare = unpoisoned(&SPARE).pop();
-    let record = spare.unwrap_or_else(|| {
+    let record = spare_record().unwrap_or_else(|| {
         let record: &'static Record = Box::leak(Box::default());
         unpoisoned(&RECORDS).push(record);
         record
@@ -164,6 +171,18 @@ fn enroll() -> &'static Record {
     record
 }
 
+/// A record that nobody uses any more.
+///
+/// Its thread has ended, and so has all that it noted: an owned lease keeps the name of its thread,
+/// and a lease that its thread has forgotten (`mem::forget`) does not make the next thread an insider.
+fn spare_record() -> Option<&'static Record> {
+    let mut spare = unpoisoned(&SPARE);
+    let index = spare
+        .iter()
+        .rposition(|record| record.slots.entries().next().is_none())?;
+    Some(spare.swap_remove(index))
+}
+
 /// The current thread's name, or its number where it has none.
 pub(crate) fn this_thread() -> String {
     let thread = std::thread::current();
@@ -172,10 +191,8 @@ pub(crate) fn this_thread() -> String {
         .map_or_else(|| format!("{:?}", thread.id()), str::to_owned)
 }
 
-fn unpoisoned<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Hands a record on when its thread ends.
@@ -269,6 +286,6 @@ impl Entry {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` (thread {})", self.operation, self.thread)
+        write!(f, "`{}` (taken on thread {})", self.operation, self.thread)
     }
 }

@@ -21,6 +21,9 @@ use crate::{
     weaken,
 };
 
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 /// The steps that are left, newest last. Shared by reference; each method locks for a moment, never while a step runs.
 pub struct Journal<C>(Mutex<Entries<C>>);
 
@@ -180,7 +183,8 @@ impl<C> Journal<C> {
     ///
     /// The step stays, for the reason given.
     pub fn release(&self, id: StepId, deadline: Option<Instant>) -> Result<(), StepFailure<C>> {
-        match sync::lock(&self.0).take(id) {
+        let taken = sync::lock(&self.0).take(id); // Not in the match, which would hold the lock.
+        match taken {
             None => Ok(()),
             Some(Err(failure)) => Err(failure),
             Some(Ok(taken)) => self.run(taken, deadline),
@@ -211,8 +215,7 @@ impl<C> Journal<C> {
         let run = sync::lock(&self.0).begin_run();
         let mut failures = Vec::new();
         loop {
-            // Bound outside of the match, so that the lock is not held while the step runs.
-            let next = sync::lock(&self.0).take_next(run);
+            let next = sync::lock(&self.0).take_next(run); // Not in the match, which would hold the lock.
             match next {
                 None if failures.is_empty() => return Ok(()),
                 None => return Err(failures),

@@ -14,6 +14,11 @@ use crate::{
 ///
 /// It stays on the thread that took it, so that a close from that thread can be refused instead of waiting for itself.
 /// For an operation that outlives a call or changes threads, take an [`OwnedLease`].
+///
+/// ```compile_fail,E0277
+/// fn moves_to_threads<T: Send>() {}
+/// moves_to_threads::<lifecycle::Lease<'static, std::fmt::Error>>();
+/// ```
 #[must_use = "dropping it ends the operation"]
 pub struct Lease<'a, C> {
     mark: Option<Mark>,

@@ -74,6 +74,9 @@ mod owner;
 
 mod sync;
 
+#[cfg(all(test, loom))]
+mod loom_models;
+
 pub use cancel::{CancelHook, CancelToken};
 pub use close::{Attempt, Claim, CloseError, Drained, Joined, WaitingFor};
 pub use held::Holder;
@@ -84,3 +87,7 @@ pub use operation::Operation;
 pub use owner::{Owner, ThreadBound, WrongThread};
 pub use start::{Cancelled, Epoch, Start, StartError};
 pub use state::State;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,6 +1,11 @@
 //! Names of operations, so that a close that waits can say for what.
 
+use std::sync::PoisonError;
+
 use crate::sync::unmodelled::{Mutex, OnceLock};
+
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 /// A kind of operation that holds leases: `static RUN: Operation = Operation::new("run");`.
 ///
@@ -49,12 +54,16 @@ impl Operation {
 }
 
 fn intern(name: &'static str) -> u16 {
-    let mut names = NAMES
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    intern_in(
+        &mut NAMES.lock().unwrap_or_else(PoisonError::into_inner),
+        name,
+    )
+}
+
+/// The index of `name`, which is added if it is new and there is a number left.
+fn intern_in(names: &mut Vec<&'static str>, name: &'static str) -> u16 {
     let known = names.iter().position(|known| *known == name);
-    let index = known.unwrap_or(names.len());
-    let Ok(id) = u16::try_from(index) else {
+    let Ok(id) = u16::try_from(known.unwrap_or(names.len())) else {
         return u16::MAX;
     };
     if known.is_none() {
@@ -65,8 +74,6 @@ fn intern(name: &'static str) -> u16 {
 
 /// The name that was registered under `id`.
 pub(crate) fn name_of(id: u16) -> &'static str {
-    let names = NAMES
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     names.get(usize::from(id)).copied().unwrap_or(OVERFLOW)
 }

@@ -33,7 +33,7 @@ use std::fmt;
 
 use crate::weaken;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 /// What everybody may know: who is admitted now.

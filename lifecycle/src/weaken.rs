@@ -1,9 +1,12 @@
 //! Deliberate faults, one at a time, each behind `--cfg weaken="name"`: what the loom models must find.
 //!
 //! Every constant is `false` (or the sound ordering) in a normal build, and the compiler removes its branch.
-//! `loom_models/README.md` says which model shows which fault; [`PAIRS`](crate::loom_models::PAIRS) is the same list as data.
+//! `loom_models/README.md` says which model shows which fault, and how to run it.
 
 use crate::sync::Ordering;
+
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 /// A lease is admitted without synchronising with the commit that published Ready.
 pub(crate) const ADMIT: Ordering = if cfg!(weaken = "admit_relaxed") {
@@ -41,6 +44,9 @@ pub(crate) const WAKE_WITHOUT_LOCK: bool = cfg!(weaken = "wake_without_lock");
 
 /// Commit publishes Ready without looking whether a close was claimed meanwhile.
 pub(crate) const COMMIT_BLINDLY: bool = cfg!(weaken = "commit_blindly");
+
+/// A commit does not wake those who wait for the outcome of the start.
+pub(crate) const COMMIT_SILENTLY: bool = cfg!(weaken = "commit_silently");
 
 /// A close does not wait for the start that it has cancelled.
 pub(crate) const LEAVE_STARTER: bool = cfg!(weaken = "leave_starter");
