@@ -1,34 +1,45 @@
 //! What a check costs, at 10, 1 000 and 1 000 000 live pointers, from one thread and from two.
 //!
-//! Pointers are visited in a random order, so that a million of them do not fit any cache. The
-//! time is that of one thread per check. `--json` prints `[{name, value, unit, min, runs}]`, `value`
-//! being the median over the runs; without it a line per figure.
+//! Pointers are visited in a random order, so that a million of them do not fit any cache; `hot` says
+//! that only so many of the live ones are visited, as a run does that uses the same weights again and
+//! again. The time is what the thread spent on a core. The reference of each figure, measured in turns with it, is the same walk over as many cache lines,
+//! each load needing the one before: what this machine takes to fetch one line of that much memory.
+//! A check may be quicker than that, since the processor fetches for the next one meanwhile; a
+//! guarded call is not, since its atomic operations wait for each other.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::hint::black_box;
-use std::time::Instant;
 
 use provenance::{Ask, Operation, Span, Table, WorkerRef};
 
 const CHIPS: u32 = 8;
-const VISITS: usize = 2_000_000;
+const VISITS: usize = 1_000_000;
 const RUNS: usize = 7;
 
-type Visit = fn(&Table, Ask, Span) -> u64;
-
 fn main() {
-    let json = std::env::args().any(|arg| arg == "--json");
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let json = args.iter().any(|arg| arg == "--json");
+    let named: Vec<&str> = args
+        .iter()
+        .map(String::as_str)
+        .filter(|arg| !arg.starts_with('-'))
+        .collect();
+    let wanted = |name: &str| named.is_empty() || named.contains(&name);
     let mut rows = Vec::new();
-    for live in [10, 1_000, 1_000_000] {
-        let (table, spans) = filled(live);
-        for (what, visit) in [
-            ("check", check as Visit),
-            ("with_range", with_range as Visit),
-        ] {
-            for threads in [1, 2] {
-                let name = format!("provenance_{what}/live={live}/threads={threads}");
-                rows.push((name, measure(&table, &spans, threads, visit)));
+    for (live, hot) in [
+        (10, 10),
+        (1_000, 1_000),
+        (1_000_000, 1_000),
+        (1_000_000, 1_000_000),
+    ] {
+        let setting = Setting::new(live, hot);
+        for threads in [1, 2] {
+            if wanted("provenance_check") {
+                rows.push(setting.measure("provenance_check", threads, Setting::check));
+            }
+            if wanted("provenance_with_range") {
+                rows.push(setting.measure("provenance_with_range", threads, Setting::with_range));
             }
         }
     }
@@ -39,94 +50,167 @@ fn main() {
     }
 }
 
-#[inline(never)]
-fn check(table: &Table, ask: Ask, span: Span) -> u64 {
-    table.check(ask, span).expect("alive")
+struct Row {
+    name: String,
+    /// Nanoseconds per visit of each run, sorted.
+    runs: Vec<f64>,
+    reference: Vec<f64>,
 }
 
-fn with_range(table: &Table, ask: Ask, span: Span) -> u64 {
-    table
-        .with_range(ask, span, |address| address)
-        .expect("alive")
+#[derive(Clone)]
+#[repr(align(64))]
+struct Line(u64);
+
+/// A table with so many allocations on eight chips, and a random walk over the hot ones: every
+/// so-manieth, so that they lie far apart.
+struct Setting {
+    live: usize,
+    hot: usize,
+    table: Table,
+    walk: Vec<(u32, Span)>,
+    lines: Vec<Line>,
 }
 
-/// A table with so many allocations on eight chips, and a random walk over them.
-fn filled(live: usize) -> (Table, Vec<Span>) {
-    let table = Table::new();
-    let one = |at: usize| {
-        let worker = WorkerRef {
-            id: at as u32 % CHIPS,
-            incarnation: 0x5eed,
+impl Setting {
+    fn new(live: usize, hot: usize) -> Self {
+        let table = Table::new();
+        let one = |at: usize| {
+            let worker = WorkerRef {
+                id: at as u32 % CHIPS,
+                incarnation: 0x5eed,
+            };
+            let ptr = table
+                .record(worker, 0x1000 * (1 + at as u64), 0x1000)
+                .expect("recorded");
+            ptr.plus(256).expect("inside").span(512)
         };
-        let ptr = table
-            .record(worker, 0x1000 * (1 + at as u64), 0x1000)
-            .expect("recorded");
-        ptr.plus(256).expect("inside").span(512)
-    };
-    let ptrs: Vec<Span> = (0..live).map(one).collect();
-    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    let visits = std::iter::repeat_with(|| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        ptrs[(seed % live as u64) as usize]
-    });
-    let walk = visits.take(VISITS).collect();
-    (table, walk)
-}
-
-/// Nanoseconds per visit of each run, sorted.
-fn measure(table: &Table, walk: &[Span], threads: usize, visit: Visit) -> Vec<f64> {
-    let mut figures: Vec<f64> = (0..RUNS)
-        .map(|_| run(table, walk, threads, visit))
-        .collect();
-    figures.sort_by(f64::total_cmp);
-    figures
-}
-
-fn run(table: &Table, walk: &[Span], threads: usize, visit: Visit) -> f64 {
-    let worker = |part: usize| {
-        let start = Instant::now();
-        // Each thread starts elsewhere in the same walk.
-        let (head, tail) = walk.split_at(part * walk.len() / threads);
-        for &span in tail.iter().chain(head) {
-            let ask = Ask::on(Operation::CopyTo, span.ptr.worker().id);
-            black_box(visit(table, ask, span));
+        let spans: Vec<Span> = (0..live).map(one).collect();
+        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+        let visits = std::iter::repeat_with(|| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            let at = (seed % hot as u64) as usize * (live / hot);
+            (at as u32, spans[at])
+        });
+        let walk = visits.take(VISITS).collect();
+        Self {
+            live,
+            hot,
+            table,
+            walk,
+            lines: vec![Line(1); live],
         }
-        start.elapsed().as_nanos() as f64 / walk.len() as f64
-    };
-    std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads)
-            .map(|part| scope.spawn(move || worker(part)))
-            .collect();
-        let each = running
-            .into_iter()
-            .map(|thread| thread.join().expect("no panic"));
-        each.fold(0.0, f64::max)
-    })
-}
+    }
 
-fn print_json(rows: &[(String, Vec<f64>)]) {
-    let lines: Vec<String> = rows
-        .iter()
-        .map(|(name, runs)| {
-            let (median, min) = (runs[runs.len() / 2], runs[0]);
-            format!(
-                "{{\"name\":\"{name}\",\"value\":{median:.2},\"unit\":\"ns\",\
-                 \"min\":{min:.2},\"runs\":{}}}",
-                runs.len()
-            )
+    #[inline(always)]
+    fn check(&self, span: Span) -> u64 {
+        let ask = Ask::on(Operation::CopyTo, span.ptr.worker().id);
+        self.table.check(ask, span).expect("alive")
+    }
+
+    #[inline(always)]
+    fn with_range(&self, span: Span) -> u64 {
+        let ask = Ask::on(Operation::CopyTo, span.ptr.worker().id);
+        self.table
+            .with_range(ask, span, |address| address)
+            .expect("alive")
+    }
+
+    fn measure(
+        &self,
+        name: &str,
+        threads: usize,
+        visit: impl Fn(&Self, Span) -> u64 + Sync,
+    ) -> Row {
+        let hot = if self.hot == self.live {
+            String::new()
+        } else {
+            format!(",hot={}", self.hot)
+        };
+        let name = format!("{name}/live={}{hot}/threads={threads}", self.live);
+        let (mut runs, mut reference) = (Vec::new(), Vec::new());
+        for _ in 0..RUNS {
+            runs.push(self.run(threads, |_, _, span| visit(self, span)));
+            reference.push(self.run(threads, |last, at, _| self.next_line(last, at)));
+        }
+        runs.sort_by(f64::total_cmp);
+        reference.sort_by(f64::total_cmp);
+        Row {
+            name,
+            runs,
+            reference,
+        }
+    }
+
+    /// A load whose address depends on the value of the one before.
+    #[inline(always)]
+    fn next_line(&self, last: u64, at: u32) -> u64 {
+        self.lines[(u64::from(at) ^ (last >> 8)) as usize].0
+    }
+
+    /// The slowest thread's nanoseconds per visit. Each starts elsewhere in the same walk.
+    fn run(&self, threads: usize, visit: impl Fn(u64, u32, Span) -> u64 + Sync) -> f64 {
+        let visit = &visit;
+        let worker = |part: usize| {
+            let (head, tail) = self.walk.split_at(part * self.walk.len() / threads);
+            let start = cpu_ns();
+            let all = tail.iter().chain(head);
+            black_box(all.fold(0, |last, &(at, span)| visit(last, at, span)));
+            (cpu_ns() - start) as f64 / self.walk.len() as f64
+        };
+        std::thread::scope(|scope| {
+            let running: Vec<_> = (0..threads)
+                .map(|part| scope.spawn(move || worker(part)))
+                .collect();
+            let each = running
+                .into_iter()
+                .map(|thread| thread.join().expect("no panic"));
+            each.fold(0.0, f64::max)
         })
-        .collect();
-    println!("[\n{}\n]", lines.join(",\n"));
+    }
 }
 
-fn print_lines(rows: &[(String, Vec<f64>)]) {
-    for (name, runs) in rows {
+/// How long this thread has been on a core: neighbours on a shared machine do not count.
+fn cpu_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has it");
+    stat.split(' ')
+        .next()
+        .and_then(|field| field.parse().ok())
+        .expect("a number")
+}
+
+fn median(sorted: &[f64]) -> f64 {
+    sorted[sorted.len() / 2]
+}
+
+fn print_json(rows: &[Row]) {
+    let line = |row: &Row| {
+        format!(
+            "{{\"name\":\"{}\",\"value\":{:.2},\"unit\":\"ns\",\"min\":{:.2},\"runs\":{},\
+             \"reference\":{{\"name\":\"dependent_load\",\"value\":{:.2}}}}}",
+            row.name,
+            median(&row.runs),
+            row.runs[0],
+            row.runs.len(),
+            median(&row.reference)
+        )
+    };
+    println!(
+        "[\n{}\n]",
+        rows.iter().map(line).collect::<Vec<_>>().join(",\n")
+    );
+}
+
+fn print_lines(rows: &[Row]) {
+    for row in rows {
         println!(
-            "{name:<48} median {:7.2} ns, min {:7.2} ns",
-            runs[runs.len() / 2],
-            runs[0]
+            "{:<48} median {:7.2} ns, min {:7.2} ns; a dependent load {:7.2} ns, min {:7.2} ns",
+            row.name,
+            median(&row.runs),
+            row.runs[0],
+            median(&row.reference),
+            row.reference[0]
         );
     }
 }

@@ -134,8 +134,9 @@ pub enum Cause {
         /// How many.
         uses: u32,
     },
-    /// It was freed. The address may be in use again, by somebody else.
-    #[error("it was freed; allocate anew")]
+    /// It was freed or released, or what it showed was lost. The address may be in use again, by
+    /// somebody else.
+    #[error("it is gone; allocate anew")]
     Stale,
     /// There are as many uses as can be counted.
     #[error("it has {uses} uses already, and no more can be counted")]

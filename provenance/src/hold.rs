@@ -61,6 +61,3 @@ impl Table {
         })
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -79,6 +79,9 @@ mod target;
 mod windows;
 mod word;
 
+#[cfg(all(test, loom))]
+mod interleavings;
+
 pub use error::{Ask, Cause, FreeError, NotRecorded, Operation, RecordCause, Refused};
 pub use hold::Hold;
 pub use mirror::{Reservation, Ticket};

@@ -118,6 +118,3 @@ impl Table {
         entered.map_err(|cause| facts.not_recorded(cause))
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -177,14 +177,20 @@ pub struct Span {
 
 impl Span {
     /// Whether the range lies within an extent of `extent` bytes. Cannot overflow.
+    #[inline(always)]
     pub(crate) fn within(self, extent: u64) -> bool {
-        self.ptr.offset <= extent && self.bytes <= extent - self.ptr.offset
+        let (rest, before) = extent.overflowing_sub(self.ptr.offset);
+        !before & (self.bytes <= rest)
     }
 }
 
+/// An empty range reads as the place itself: it is how a release names its memory.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes at {}", self.bytes, self.ptr)
+        match self.bytes {
+            0 => write!(f, "{}", self.ptr),
+            bytes => write!(f, "{bytes} bytes at {}", self.ptr),
+        }
     }
 }
 
@@ -198,5 +204,5 @@ pub struct Overflow {
     pub bytes: u64,
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -276,6 +276,3 @@ fn in_use(ask: Ask, ptr: DevicePtr, word: Snapshot) -> Refused {
         cause: Cause::InUse { uses: word.pins() },
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,11 +2,11 @@
 
 use std::sync::OnceLock;
 
-use crate::ptr::{DevicePtr, WorkerRef};
+use crate::ptr::{DevicePtr, Span, WorkerRef};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::word::Word;
 
-/// log2 of how many slots the first chunk has; each further chunk doubles the total.
+/// log2 of how many slots the first chunk has; each further one has twice as many.
 const FIRST_BITS: u32 = if cfg!(loom) { 1 } else { 6 };
 /// Enough for every entry number that fits into 32 bits.
 const CHUNKS: usize = (u32::BITS - FIRST_BITS + 1) as usize;
@@ -91,15 +91,31 @@ impl Slot {
         }
     }
 
-    /// The facts of a live entry of `generation` without pinning it: true at one instant during
-    /// the call, and perhaps no longer.
+    pub(crate) fn role(&self) -> Role {
+        self.facts().role
+    }
+
+    /// Whether this is live memory that covers the span: true at one instant during the call, and
+    /// perhaps no longer.
+    ///
+    /// One branch for all of it, so that the processor runs ahead and fetches the entries of
+    /// several checks at once.
     #[inline(always)]
-    pub(crate) fn peek(&self, generation: u32) -> Option<Facts> {
-        if !self.word.load().is_live(generation) {
-            return None;
-        }
+    pub(crate) fn covers(&self, span: Span) -> bool {
+        let ptr = span.ptr;
+        let word = self.word.load();
         let facts = self.facts();
-        (self.word.load_again().generation() == generation).then_some(facts)
+        let again = if cfg!(weaken = "one_look") {
+            word
+        } else {
+            self.word.load_again()
+        };
+        let wrong = word.apart_from_live(ptr.generation)
+            | u64::from(again.generation() ^ ptr.generation)
+            | u64::from(facts.worker.id ^ ptr.worker.id)
+            | (facts.worker.incarnation ^ ptr.worker.incarnation)
+            | (facts.base ^ ptr.base);
+        (wrong == 0) & span.within(facts.bytes)
     }
 }
 
@@ -130,23 +146,19 @@ impl Slots {
     }
 }
 
-/// Chunk 0 holds the first 2^FIRST_BITS slots, chunk k > 0 as many as all before it.
+/// Chunk and index: with the size of the first chunk added, the highest bit of the number is the
+/// chunk, and the others are the index in it.
 #[inline(always)]
 fn place(entry: u32) -> (usize, usize) {
-    let chunk = (u32::BITS - (entry >> FIRST_BITS).leading_zeros()) as usize;
-    let first = if chunk == 0 { 0 } else { chunk_slots(chunk) };
-    (chunk, entry as usize - first)
-}
-
-fn chunk_slots(chunk: usize) -> usize {
-    1 << (FIRST_BITS as usize + chunk.saturating_sub(1))
+    let shifted = u64::from(entry) + (1 << FIRST_BITS);
+    let top = shifted.ilog2();
+    ((top - FIRST_BITS) as usize, (shifted ^ (1 << top)) as usize)
 }
 
 fn new_chunk(chunk: usize) -> Box<[Slot]> {
-    std::iter::repeat_with(Slot::new)
-        .take(chunk_slots(chunk))
-        .collect()
+    let slots = 1 << (FIRST_BITS as usize + chunk);
+    std::iter::repeat_with(Slot::new).take(slots).collect()
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -125,29 +125,22 @@ impl Table {
     /// Cost: reads of one cache line, writes nothing.
     #[inline]
     pub fn check(&self, ask: Ask, span: Span) -> Result<u64, Refused> {
-        if self.peek(ask, span).is_none() {
-            self.look(ask, span)?;
+        let covers = self
+            .slots()
+            .at(span.ptr.entry)
+            .is_some_and(|slot| slot.covers(span));
+        let asked = ask.worker.is_none_or(|worker| worker == span.ptr.worker.id);
+        if covers && asked {
+            return Ok(span.ptr.base + span.ptr.offset);
         }
+        self.check_again(ask, span)
+    }
+
+    /// Under the lock, what the first look saw half-way is over.
+    #[cold]
+    fn check_again(&self, ask: Ask, span: Span) -> Result<u64, Refused> {
+        self.live(&self.ledger(), ask, span)?;
         Ok(span.ptr.base + span.ptr.offset)
-    }
-
-    /// The facts of live memory that allows it. Small enough to stand in its callers: that lets
-    /// the processor fetch the entries of several checks at once.
-    #[inline(always)]
-    fn peek(&self, ask: Ask, span: Span) -> Option<Facts> {
-        let facts = self.slots().at(span.ptr.entry)?.peek(span.ptr.generation)?;
-        allows(&facts, ask, span).then_some(facts)
-    }
-
-    /// [`check`](Self::check), with what is known about the memory.
-    pub(crate) fn look(&self, ask: Ask, span: Span) -> Result<Facts, Refused> {
-        loop {
-            if let Some(facts) = self.peek(ask, span) {
-                return Ok(facts);
-            }
-            // Under the lock, what the peek saw half-way is over.
-            self.live(&self.ledger(), ask, span)?;
-        }
     }
 
     /// The door: checks and pins in one step. Returns the address.
@@ -260,7 +253,6 @@ impl Facts {
 }
 
 /// The whole check of a handle against its live entry.
-#[inline(always)]
 fn allows(facts: &Facts, ask: Ask, span: Span) -> bool {
     let asked = ask.worker.is_none_or(|worker| worker == facts.worker.id);
     asked && facts.agree(span.ptr) && span.within(facts.bytes)
@@ -304,9 +296,9 @@ fn verdict(word: Snapshot, ptr: DevicePtr) -> Cause {
         State::Vacant => Cause::Unknown,
         State::Live => Cause::TooManyUses { uses },
         State::Retired => Cause::Retired { uses },
-        State::Revoked => Cause::Stale,
         State::Leaked => Cause::Leaked,
-        State::Lost => Cause::WorkerLost { worker: ptr.worker },
+        // `Lost` on a worker that lives: a window, whose memory was on one that does not.
+        State::Revoked | State::Lost => Cause::Stale,
     }
 }
 
@@ -322,6 +314,3 @@ impl Drop for Use<'_> {
         self.table.unpin(self.ptr.entry);
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -140,6 +140,3 @@ fn eligible_owner(arg: Span, eligible: &[u32]) -> Result<u32, NoTarget> {
         candidates: eligible.to_vec(),
     })
 }
-
-#[cfg(test)]
-mod tests;

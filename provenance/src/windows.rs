@@ -3,7 +3,7 @@
 use crate::error::{Ask, NotRecorded, Operation, RecordCause, Refused};
 use crate::ledger::Ledger;
 use crate::ptr::{DevicePtr, Span, WorkerRef};
-use crate::slots::{Facts, Role};
+use crate::slots::{Facts, Role, Slot};
 use crate::table::Table;
 
 impl Table {
@@ -58,9 +58,13 @@ impl Table {
     ///
     /// Cost: for an allocation that of [`check`](Self::check); for a window the writers' lock.
     pub fn root(&self, ask: Ask, span: Span) -> Result<DevicePtr, Refused> {
-        match self.look(ask, span)?.role {
-            Role::Allocation => Ok(span.ptr),
-            Role::Window => self.root_in(&self.ledger(), ask, span),
+        // Read before the check: whoever has the handle sees its entry in this life or a later
+        // one, and the check rules the later ones out.
+        let role = self.slots().at(span.ptr.entry).map(Slot::role);
+        self.check(ask, span)?;
+        match role {
+            Some(Role::Window) => self.root_in(&self.ledger(), ask, span),
+            _ => Ok(span.ptr),
         }
     }
 
@@ -75,6 +79,3 @@ impl Table {
         }))
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -63,12 +63,14 @@ pub(crate) const PINS_MAX: u32 = (1 << STATE_SHIFT) - 1;
 pub(crate) struct Snapshot(u64);
 
 impl Snapshot {
+    #[inline]
     pub(crate) fn new(generation: u32, state: State, pins: u32) -> Self {
         debug_assert!(pins <= PINS_MAX);
         let generation = u64::from(generation) << GENERATION_SHIFT;
         Self(generation | ((state as u64) << STATE_SHIFT) | u64::from(pins))
     }
 
+    #[inline]
     pub(crate) fn generation(self) -> u32 {
         (self.0 >> GENERATION_SHIFT) as u32
     }
@@ -77,16 +79,25 @@ impl Snapshot {
         STATES[(self.0 >> STATE_SHIFT) as usize & 0xf]
     }
 
+    #[inline]
     pub(crate) fn pins(self) -> u32 {
         self.0 as u32 & PINS_MAX
     }
 
-    /// Whether this is a live entry of that generation. Compares without decoding: hot path.
+    /// Whether this is a live entry of that generation.
+    #[inline]
     pub(crate) fn is_live(self, generation: u32) -> bool {
-        self.0 & !u64::from(PINS_MAX) == Self::new(generation, State::Live, 0).0
+        self.apart_from_live(generation) == 0
+    }
+
+    /// Zero if this is a live entry of that generation, whatever its pins.
+    #[inline]
+    pub(crate) fn apart_from_live(self, generation: u32) -> u64 {
+        (self.0 ^ Self::new(generation, State::Live, 0).0) & !u64::from(PINS_MAX)
     }
 
     /// Whether one more use of it can begin.
+    #[inline]
     pub(crate) fn takes_pins(self, generation: u32) -> bool {
         self.is_live(generation) && self.pins() < PINS_MAX
     }
@@ -107,16 +118,19 @@ impl Word {
     }
 
     /// Acquire: pairs with the Release of `publish`, so the fields read after it are published.
+    #[inline]
     pub(crate) fn load(&self) -> Snapshot {
         Snapshot(self.0.load(Ordering::Acquire))
     }
 
     /// For the second look of an unpinned reader; its Acquire loads of the fields come before.
+    #[inline]
     pub(crate) fn load_again(&self) -> Snapshot {
         Snapshot(self.0.load(Ordering::Relaxed))
     }
 
     /// One more user of a live entry of `generation`; false when it is none.
+    #[inline]
     pub(crate) fn pin(&self, generation: u32) -> bool {
         let mut seen = Snapshot(self.0.load(Ordering::Relaxed));
         loop {
@@ -137,10 +151,16 @@ impl Word {
     }
 
     /// One user fewer. Returns what is left.
+    #[inline]
     pub(crate) fn unpin(&self) -> Snapshot {
         // Release: what the user did comes before the Acquire of `change` that revokes or
         // vacates. Acquire: the last user may vacate the entry itself.
-        let before = Snapshot(self.0.fetch_sub(1, Ordering::AcqRel));
+        let order = if cfg!(weaken = "unpin_relaxed") {
+            Ordering::Relaxed
+        } else {
+            Ordering::AcqRel
+        };
+        let before = Snapshot(self.0.fetch_sub(1, order));
         debug_assert!(before.pins() > 0, "an unpin without a pin: {before:?}");
         Snapshot(before.0 - 1)
     }
@@ -243,9 +263,14 @@ impl Word {
             };
             // Acquire: pairs with the Release of `unpin`, so that a native free comes after all
             // uses. Release: a later `load` that sees this sees what led to it.
+            let order = if cfg!(weaken = "change_relaxed") {
+                Ordering::Relaxed
+            } else {
+                Ordering::AcqRel
+            };
             match self
                 .0
-                .compare_exchange_weak(seen.0, next.0, Ordering::AcqRel, Ordering::Relaxed)
+                .compare_exchange_weak(seen.0, next.0, order, Ordering::Relaxed)
             {
                 Ok(_) => return Ok(next),
                 Err(now) => seen = Snapshot(now),
@@ -254,5 +279,5 @@ impl Word {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
