@@ -81,11 +81,10 @@ impl BufferId {
 
     /// A hash for the tables of the graph: fixed, so that every run of a program behaves alike.
     pub(crate) const fn hash(&self) -> u64 {
-        let low = self.id ^ self.owner.rotate_left(32);
-        let high = ((self.generation as u64) << 32) | self.kind as u64;
-        let wide = ((low ^ 0x9e37_79b9_7f4a_7c15) as u128)
-            * ((high.rotate_left(17) ^ 0xd1b5_4a32_d192_ed03) as u128);
-        (wide as u64) ^ ((wide >> 64) as u64)
+        let tag = ((self.generation as u64) << 32) | self.kind as u64;
+        let mixed = self.id ^ self.owner.rotate_left(40) ^ tag.wrapping_mul(0xd1b5_4a32_d192_ed03);
+        let spread = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        spread ^ (spread >> 32)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Inference: which earlier tasks a task must follow, from the bytes that each touches.
 //!
 //! The ledger keeps, per buffer, a record for every access of a live task that a later access could
-//! still conflict with: one list of writers, one of readers. An access then
+//! still conflict with: an index of writers, and one of readers. An access then
 //!
 //! * that reads follows every writer it meets (read after write);
 //! * that writes follows every writer and reader it meets (write after write, write after read).
@@ -16,13 +16,19 @@
 //! **Retirement.** The records of a task hang on one chain, whose head the task keeps. A task that
 //! ended gives up its own records and no others; records that were taken over wait on the chain
 //! until then. So the number of records is bounded by the accesses of the live tasks, plus one for
-//! each split, and a split belongs to a live writer.
+//! each split, and a split belongs to a live writer. Buffers without records are kept for their next
+//! use, but never more of them than there are with records.
 
-use hashbrown::HashTable;
+mod buffers;
+mod index;
+mod records;
 
 use crate::args::Access;
-use crate::buffer::BufferId;
 use crate::view::View;
+
+use buffers::Buffers;
+use index::Nodes;
+use records::{Records, Role};
 
 /// No record, no buffer, no view.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -36,47 +42,14 @@ pub(crate) enum Why {
     Order,
 }
 
-/// One access of one live task.
-struct Record {
-    lo: u64,
-    hi: u64,
-    task: u32,
-    buffer: u32,
-    /// Index in `views` for a view that is not one run.
-    view: u32,
-    prev: u32,
-    next: u32,
-    /// Next record of the same task.
-    chain: u32,
-    role: Role,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Reader,
-    Writer,
-    /// All its bytes were overwritten by a later task; on no list.
-    TakenOver,
-}
-
-struct Buffer {
-    id: BufferId,
-    writers: u32,
-    readers: u32,
-}
-
 /// All live accesses.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// A `hash of an identity -> index in buffers` pair means that the buffer has a record.
-    by_id: HashTable<u32>,
-    buffers: Vec<Buffer>,
-    free_buffers: Vec<u32>,
-    records: Vec<Record>,
-    free_records: Vec<u32>,
-    views: Vec<View>,
-    free_views: Vec<u32>,
-    n_records: usize,
+    buffers: Buffers,
+    records: Records,
+    nodes: Nodes,
+    /// Scratch for the records that one search finds.
+    hits: Vec<u32>,
 }
 
 impl Ledger {
@@ -95,35 +68,38 @@ impl Ledger {
         if view.is_empty() || !(tag.reads() || tag.writes()) {
             return;
         }
-        let buffer = self.buffer(&access.buffer);
-        let writer_why = if tag.reads() { Why::Data } else { Why::Order };
         let mut found = |other: u32, why| {
             if other != task {
                 found(other, why);
             }
         };
-        let writers = self.buffers[buffer as usize].writers;
-        self.scan(writers, view, tag.writes(), |other| {
-            found(other, writer_why)
-        });
-        if tag.writes() {
-            let readers = self.buffers[buffer as usize].readers;
-            self.scan(readers, view, true, |other| found(other, Why::Order));
+        let buffer = self.buffers.enter(&access.buffer);
+        let writer_why = if tag.reads() { Why::Data } else { Why::Order };
+        if !tag.writes() {
+            self.search(buffer, Role::Writer, view);
+            self.hits
+                .iter()
+                .for_each(|&hit| found(self.records[hit].task, writer_why));
+            *chain = self.records.add(task, buffer, view, Role::Reader, *chain);
+            return self.put(*chain);
         }
-        let role = if tag.writes() {
-            Role::Writer
-        } else {
-            Role::Reader
-        };
-        *chain = self.record(task, buffer, view, role, *chain);
+        *chain = self.records.add(task, buffer, view, Role::Writer, *chain);
+        let is_placed = self.overwrite(buffer, Role::Writer, view, *chain, |other| {
+            found(other, writer_why);
+        });
+        self.overwrite(buffer, Role::Reader, view, NONE, |other| {
+            found(other, Why::Order)
+        });
+        if !is_placed {
+            self.put(*chain);
+        }
     }
 
     /// Gives up the records on a chain.
     pub(crate) fn retire(&mut self, mut chain: u32) {
         while chain != NONE {
-            let next = self.records[chain as usize].chain;
-            self.unlink(chain);
-            self.free(chain);
+            let next = self.records[chain].chain;
+            self.give_up(chain);
             chain = next;
         }
     }
@@ -135,13 +111,12 @@ impl Ledger {
     pub(crate) fn retire_reads(&mut self, mut chain: u32) -> u32 {
         let mut kept = NONE;
         while chain != NONE {
-            let next = self.records[chain as usize].chain;
-            if self.records[chain as usize].role == Role::Writer {
-                self.records[chain as usize].chain = kept;
+            let next = self.records[chain].chain;
+            if self.records[chain].role == Role::Writer {
+                self.records[chain].chain = kept;
                 kept = chain;
             } else {
-                self.unlink(chain);
-                self.free(chain);
+                self.give_up(chain);
             }
             chain = next;
         }
@@ -150,186 +125,96 @@ impl Ledger {
 
     /// Number of records, those that were taken over included.
     pub(crate) fn n_records(&self) -> usize {
-        self.n_records
+        self.records.len()
     }
 
-    /// Reports the tasks on a list whose view meets `view`; a write takes their bytes.
-    fn scan(&mut self, head: u32, view: &View, takes: bool, mut found: impl FnMut(u32)) {
-        let mut at = head;
-        while at != NONE {
-            let record = &self.records[at as usize];
-            let next = record.next;
-            if record.lo < view.hi() && view.lo() < record.hi && self.meets(at, view) {
-                found(record.task);
-                if takes {
-                    self.take(at, view);
-                }
+    /// Fills `hits` with the records of a role that really meet the view.
+    fn search(&mut self, buffer: u32, role: Role, view: &View) {
+        self.hits.clear();
+        let index = self.buffers.index(buffer, role);
+        index.find(view, &self.nodes, &self.records, &mut self.hits);
+    }
+
+    /// Reports the tasks of a role that a write meets, and takes their bytes. Says whether `new`, the
+    /// record of the write, was put in the place of one with the same bytes.
+    fn overwrite(
+        &mut self,
+        buffer: u32,
+        role: Role,
+        view: &View,
+        new: u32,
+        mut found: impl FnMut(u32),
+    ) -> bool {
+        self.search(buffer, role, view);
+        let mut is_placed = false;
+        for at in 0..self.hits.len() {
+            let hit = self.hits[at];
+            found(self.records[hit].task);
+            if !is_placed && new != NONE && self.records.is_exactly(hit, view) {
+                let index = self.buffers.index(buffer, role);
+                index.replace(hit, new, &mut self.nodes, &mut self.records);
+                self.records[hit].role = Role::TakenOver;
+                is_placed = true;
+            } else {
+                self.take(hit, view);
             }
-            at = next;
         }
-    }
-
-    /// Exact test for records whose bounding range meets that of `view`.
-    fn meets(&self, at: u32, view: &View) -> bool {
-        let record = &self.records[at as usize];
-        match self.views.get(record.view as usize) {
-            None if view.is_dense() => true,
-            None => View::dense(record.lo, record.hi).overlaps(view),
-            Some(strided) => strided.overlaps(view),
-        }
+        is_placed
     }
 
     /// Takes the bytes of `view` from a record that meets it.
     fn take(&mut self, at: u32, view: &View) {
-        let record = &mut self.records[at as usize];
-        let (lo, hi) = (record.lo, record.hi);
-        if let Some(strided) = self.views.get(record.view as usize) {
-            if view.covers(strided) {
-                self.unlink(at);
-            }
-            return;
-        }
-        let whole = View::dense(lo, hi);
-        if view.covers(&whole) {
+        if self.records.is_covered(at, view) {
             self.unlink(at);
-        } else if view.is_dense() {
+        } else if view.is_dense() && self.records.is_dense(at) {
             self.cut(at, view);
         }
     }
 
     /// Takes part of a run: from its front, from its back, or out of the middle.
     fn cut(&mut self, at: u32, view: &View) {
-        let record = &mut self.records[at as usize];
-        let (hi, task, buffer, role) = (record.hi, record.task, record.buffer, record.role);
-        if view.lo() <= record.lo {
+        // The index is ordered by the first byte, so the record leaves it and comes back.
+        let whole = self.records[at];
+        self.unlink(at);
+        let record = &mut self.records[at];
+        record.role = whole.role;
+        if view.lo() <= whole.lo {
             record.lo = view.hi();
-            return;
+            return self.put(at);
         }
         record.hi = view.lo();
-        if view.hi() < hi {
-            let chain = record.chain;
-            let rest = self.record(task, buffer, &View::dense(view.hi(), hi), role, chain);
-            self.records[at as usize].chain = rest;
+        self.put(at);
+        if view.hi() < whole.hi {
+            let behind = View::dense(view.hi(), whole.hi);
+            let (task, buffer, role) = (whole.task, whole.buffer, whole.role);
+            let rest = self.records.add(task, buffer, &behind, role, whole.chain);
+            self.records[at].chain = rest;
+            self.put(rest);
         }
     }
 
-    fn record(&mut self, task: u32, buffer: u32, view: &View, role: Role, chain: u32) -> u32 {
-        let list = self.list(buffer, role);
-        let next = *list;
-        let index = self.free_records.pop().unwrap_or(self.records.len() as u32);
-        *self.list(buffer, role) = index;
-        if next != NONE {
-            self.records[next as usize].prev = index;
-        }
-        let view_index = if view.is_dense() {
-            NONE
-        } else {
-            self.store(view)
-        };
-        let (lo, hi, prev) = (view.lo(), view.hi(), NONE);
-        let record = Record {
-            lo,
-            hi,
-            task,
-            buffer,
-            view: view_index,
-            prev,
-            next,
-            chain,
-            role,
-        };
-        self.n_records += 1;
-        match self.records.get_mut(index as usize) {
-            Some(unused) => *unused = record,
-            None => self.records.push(record),
-        }
-        index
+    /// Puts a record on the index of its buffer and role.
+    fn put(&mut self, at: u32) {
+        let (buffer, role) = (self.records[at].buffer, self.records[at].role);
+        let index = self.buffers.index(buffer, role);
+        index.insert(at, &mut self.nodes, &mut self.records);
     }
 
-    fn store(&mut self, view: &View) -> u32 {
-        if let Some(index) = self.free_views.pop() {
-            self.views[index as usize] = *view;
-            return index;
+    /// Takes a record off its index and forgets it.
+    fn give_up(&mut self, at: u32) {
+        if self.records[at].role != Role::TakenOver {
+            self.unlink(at);
+            self.buffers.leave(self.records[at].buffer);
         }
-        self.views.push(*view);
-        self.views.len() as u32 - 1
+        self.records.remove(at);
     }
 
-    fn list(&mut self, buffer: u32, role: Role) -> &mut u32 {
-        let buffer = &mut self.buffers[buffer as usize];
-        if role == Role::Writer {
-            &mut buffer.writers
-        } else {
-            &mut buffer.readers
-        }
-    }
-
-    /// Takes a record off its list; nothing when it is on none.
+    /// Takes a record off its index.
     fn unlink(&mut self, at: u32) {
-        let record = &mut self.records[at as usize];
-        let (prev, next, buffer, role) = (record.prev, record.next, record.buffer, record.role);
-        if role == Role::TakenOver {
-            return;
-        }
-        record.role = Role::TakenOver;
-        if next != NONE {
-            self.records[next as usize].prev = prev;
-        }
-        if prev == NONE {
-            *self.list(buffer, role) = next;
-        } else {
-            self.records[prev as usize].next = next;
-        }
-    }
-
-    fn free(&mut self, at: u32) {
-        let record = &self.records[at as usize];
-        let (buffer, view) = (record.buffer, record.view);
-        self.free_records.push(at);
-        self.n_records -= 1;
-        if view != NONE {
-            self.free_views.push(view);
-        }
-        self.forget_if_unused(buffer);
-    }
-
-    /// Index of a buffer, which is new when it has no record.
-    fn buffer(&mut self, id: &BufferId) -> u32 {
-        let (hash, buffers) = (id.hash(), &mut self.buffers);
-        if let Some(&index) = self
-            .by_id
-            .find(hash, |&index| buffers[index as usize].id == *id)
-        {
-            return index;
-        }
-        let buffer = Buffer {
-            id: *id,
-            writers: NONE,
-            readers: NONE,
-        };
-        let index = self.free_buffers.pop().unwrap_or(buffers.len() as u32);
-        if index as usize == buffers.len() {
-            buffers.push(buffer);
-        } else {
-            buffers[index as usize] = buffer;
-        }
-        self.by_id
-            .insert_unique(hash, index, |&other| buffers[other as usize].id.hash());
-        index
-    }
-
-    fn forget_if_unused(&mut self, index: u32) {
-        let buffer = &self.buffers[index as usize];
-        if buffer.writers != NONE || buffer.readers != NONE {
-            return;
-        }
-        if let Ok(entry) = self
-            .by_id
-            .find_entry(buffer.id.hash(), |&other| other == index)
-        {
-            entry.remove();
-            self.free_buffers.push(index);
-        }
+        let (buffer, role) = (self.records[at].buffer, self.records[at].role);
+        let index = self.buffers.index(buffer, role);
+        index.remove(at, &mut self.nodes, &mut self.records);
+        self.records[at].role = Role::TakenOver;
     }
 }
 

@@ -36,10 +36,10 @@ pub use spec::{
     RunOutcome, RunStatus, SubmitError, TaskEnd, TaskSpec, WORKERS_MAX, WorkerKind,
 };
 
-use arena::{Arena, Place};
+use arena::Arena;
 use groups::Groups;
 use lines::Lines;
-use runs::Runs;
+use runs::{Runs, ShortRun};
 use workers::{InFlight, WorkerSet, Workers};
 
 use crate::ids::{DispatchId, RunId, TaskId, WorkerId};
@@ -64,6 +64,8 @@ pub struct Scheduler {
     outbox: VecDeque<Dispatch>,
     /// Tasks that ended and whose successors were not told yet.
     ended: VecDeque<u32>,
+    /// Whether a run may have ended since they were last looked at.
+    runs_are_due: bool,
     effects: VecDeque<Effect>,
 }
 
@@ -89,6 +91,7 @@ impl Scheduler {
             hungry: WorkerSet::default(),
             outbox: VecDeque::new(),
             ended: VecDeque::new(),
+            runs_are_due: false,
             effects: VecDeque::new(),
         }
     }
@@ -129,6 +132,7 @@ impl Scheduler {
         if !self.runs.seal(run) {
             return Err(EventError::UnknownRun { run });
         }
+        self.runs_are_due = true;
         self.settle();
         Ok(())
     }
@@ -145,8 +149,9 @@ impl Scheduler {
             .unfinished(run)
             .ok_or(EventError::UnknownRun { run })?;
         found.is_cancelled = true;
-        self.drop_backlog(run);
-        if self.runs.is_active(run) {
+        self.runs_are_due = true;
+        self.drop_backlog(ShortRun::of(run));
+        if self.runs.is_active(ShortRun::of(run)) {
             (0..self.lines.len()).for_each(|line| self.drop_line(line, TaskEnd::Cancelled));
             self.drop_groups(|_, _| true, TaskEnd::Cancelled);
         }
@@ -232,6 +237,7 @@ impl Scheduler {
             .get(worker)
             .ok_or(EventError::UnknownWorker { worker })?;
         self.hungry.remove(worker);
+        self.outbox.retain(|dispatch| dispatch.worker != worker);
         for in_flight in self.workers.lose(worker).into_iter().flatten() {
             let InFlight {
                 member, accepted, ..
@@ -243,14 +249,15 @@ impl Scheduler {
             };
             self.member_ended(in_flight, Some(failure));
         }
+        self.lines.recount(worker, &self.workers);
         let no_worker = TaskEnd::Failed(Failure::NoWorker);
         for at in 0..self.workers[worker].lines.len() {
             let line = self.workers[worker].lines[at];
-            if self.lines.live_targets(line, &self.workers).is_empty() {
+            if !self.lines.is_served(line) {
                 self.drop_line(line, no_worker);
             }
             // With one worker left to serve it, that one may now stage a task.
-            self.hungry = self.hungry.or(&self.lines.takers(line, &self.workers));
+            self.hungry.add(&self.lines.takers(line, &self.workers));
         }
         self.drop_groups(|group, workers| !group.can_run(workers), no_worker);
         self.settle();
@@ -267,6 +274,7 @@ impl Scheduler {
             .ok_or(EventError::UnknownWorker { worker })?;
         if !self.workers.live().contains(worker) {
             self.workers.revive(worker);
+            self.lines.recount(worker, &self.workers);
             self.hungry.insert(worker);
         }
         Ok(())
@@ -274,69 +282,76 @@ impl Scheduler {
 
     /// Counts the end of a task, or of one member of a group.
     fn member_ended(&mut self, in_flight: InFlight, failure: Option<Failure>) {
-        let slot = in_flight.slot;
-        let ended = match self.arena[slot].place {
-            Place::Line(_) => Some(failure.map_or(Ok(()), Err)),
-            Place::Group(group) => self.groups.member_ended(group, failure),
+        let index = in_flight.slot;
+        let end = match self.arena[index].place.either() {
+            Ok(_) => failure.map_or(TaskEnd::Completed, TaskEnd::Failed),
+            Err(group) => match self.groups.member_ended(group, failure) {
+                None => return,
+                Some(end) => end,
+            },
         };
-        match ended {
-            None => {}
-            Some(Ok(())) => self.end(slot, TaskEnd::Completed),
-            Some(Err(failure)) => self.end(slot, TaskEnd::Failed(failure)),
+        match end {
+            TaskEnd::Completed => self.complete(index),
+            end => self.end_badly(index, end),
         }
     }
 
-    /// The task has ended: counts it and tells the caller. `settle` tells its successors.
-    fn end(&mut self, index: u32, end: TaskEnd) {
-        let (task, slot) = (self.arena.id(index), &mut self.arena[index]);
-        if let Place::Group(group) = slot.place {
-            self.groups.remove(group);
-        }
-        match end {
-            TaskEnd::Completed => slot.step(Step::Complete),
-            TaskEnd::Skipped { .. } => slot.step(Step::Fail),
-            TaskEnd::Failed(_) | TaskEnd::Cancelled => {
-                slot.step(Step::Fail);
-                slot.cause = Some(task);
-            }
-        }
-        let run = slot.run;
-        self.runs.of_task(run).count(task, end);
-        self.effects
-            .push_back(Effect::TaskFinished { run, task, end });
+    /// The task has ended well: its successors are released and its slot is given back.
+    fn complete(&mut self, index: u32) {
+        let slot = &mut self.arena[index];
+        slot.step(Step::Complete);
+        self.report(index, TaskEnd::Completed);
+        self.release_successors(index);
+    }
+
+    /// The task has failed, or never ran. `settle` tells its successors, so that a long chain of
+    /// skipped tasks needs no deep stack.
+    fn end_badly(&mut self, index: u32, end: TaskEnd) {
+        let task = self.arena.id(index);
+        let slot = &mut self.arena[index];
+        slot.step(Step::Fail);
+        slot.poison(Some(task));
+        self.report(index, end);
         self.ended.push_back(index);
     }
 
-    /// Follows every consequence: successors of what ended, then runs that are over.
+    /// Counts the end of a task and tells the caller.
+    fn report(&mut self, index: u32, end: TaskEnd) {
+        let (task, slot) = (self.arena.id(index), &self.arena[index]);
+        if let Err(group) = slot.place.either() {
+            self.groups.remove(group);
+        }
+        self.runs_are_due |= self.runs.of_task(slot.run).count(task, end);
+        let run = self.runs.id(slot.run);
+        self.effects
+            .push_back(Effect::TaskFinished { run, task, end });
+    }
+
+    /// Follows every consequence: successors of what ended badly, then runs that are over.
     fn settle(&mut self) {
-        loop {
+        while !self.ended.is_empty() || self.runs_are_due {
             while let Some(slot) = self.ended.pop_front() {
                 self.release_successors(slot);
             }
-            if !self.finish_runs() {
-                return;
-            }
+            self.runs_are_due = self.runs_are_due && self.finish_runs();
         }
     }
 
     fn release_successors(&mut self, index: u32) {
-        let mut ready = std::mem::take(&mut self.arena.ready);
-        let failed = self.arena[index].state() == State::Failed;
-        let cause = self.arena[index].cause;
-        self.arena.take_edges(index, |arena, successor, why| {
-            if failed && why == Why::Data {
-                arena.poison(successor, cause);
-            }
-            arena[successor].waits -= 1;
-            if arena[successor].waits == 0 {
-                ready.push(successor);
-            }
-        });
+        let slot = &self.arena[index];
+        let (failed, cause) = (slot.state() == State::Failed, slot.cause());
+        let mut edges = self.arena.take_edges(index);
         self.let_go(index, failed);
-        ready
-            .drain(..)
-            .for_each(|successor| self.release(successor));
-        self.arena.ready = ready;
+        while let Some((successor, why)) = edges.next(&mut self.arena) {
+            let slot = &mut self.arena[successor];
+            if failed && why == Why::Data {
+                slot.poison(cause);
+            }
+            slot.waits -= 1;
+            if slot.waits == 0 {
+                self.release(successor);
+            }
+        }
     }
 
     /// Gives back what an ended task holds. A failed one keeps its slot and what it should have
@@ -357,12 +372,12 @@ impl Scheduler {
     fn release(&mut self, index: u32) {
         let slot = &mut self.arena[index];
         slot.step(Step::Release);
-        let (run, cause) = (slot.run, slot.cause);
+        let (run, cause) = (slot.run, slot.cause());
         let found = self.runs.of_task(run);
         if found.is_cancelled {
-            self.end(index, TaskEnd::Cancelled);
+            self.end_badly(index, TaskEnd::Cancelled);
         } else if let Some(cause) = cause {
-            self.end(index, TaskEnd::Skipped { cause });
+            self.end_badly(index, TaskEnd::Skipped { cause });
         } else if self.runs.is_active(run) {
             self.enqueue(index);
         } else {
@@ -370,10 +385,10 @@ impl Scheduler {
         }
     }
 
-    /// Ends runs that are over and starts the next; says whether there may be more to settle.
+    /// Ends runs that are over and starts the next; says whether that may have ended another.
     fn finish_runs(&mut self) -> bool {
         while let Some(run) = self.runs.finish_next() {
-            let mut failed = std::mem::take(&mut self.runs.of_task(run).failed);
+            let mut failed = std::mem::take(&mut self.runs.of_task(ShortRun::of(run)).failed);
             while let Some(slot) = failed.pop(&self.arena) {
                 self.ledger.retire(self.arena[slot].records);
                 self.arena.give_back(slot);
@@ -390,16 +405,16 @@ impl Scheduler {
         moved
     }
 
-    fn drop_backlog(&mut self, run: RunId) {
+    fn drop_backlog(&mut self, run: ShortRun) {
         let mut backlog = std::mem::take(&mut self.runs.of_task(run).backlog);
         while let Some(slot) = backlog.pop(&self.arena) {
-            self.end(slot, TaskEnd::Cancelled);
+            self.end_badly(slot, TaskEnd::Cancelled);
         }
     }
 
     fn drop_line(&mut self, line: u32, end: TaskEnd) {
         while let Some(slot) = self.lines.pop(line, &self.arena) {
-            self.end(slot, end);
+            self.end_badly(slot, end);
         }
     }
 }

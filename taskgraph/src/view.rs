@@ -98,6 +98,23 @@ impl View {
         self.n_dims == 0 && !self.is_bounding
     }
 
+    /// The distance at which the innermost run repeats, which cuts the buffer into rows.
+    pub(crate) fn period(&self) -> Option<u32> {
+        u32::try_from(self.dims().last()?.stride).ok()
+    }
+
+    /// How wide the view is in a buffer cut into rows of `period` bytes, from its first byte on.
+    pub(crate) fn width(&self, period: u64) -> u64 {
+        match self
+            .dims()
+            .iter()
+            .all(|dim| dim.stride.is_multiple_of(period))
+        {
+            true => self.run,
+            false => self.hi - self.lo,
+        }
+    }
+
     /// Whether the views share a byte: exact within [`STEPS_MAX`] candidates, else `true`.
     pub fn overlaps(&self, other: &View) -> bool {
         if self.hi <= other.lo || other.hi <= self.lo || self.is_empty() || other.is_empty() {
@@ -114,7 +131,12 @@ impl View {
         if other.lo < self.lo || other.hi > self.hi || self.is_bounding {
             return false;
         }
-        self.is_dense() || self == other || self.covers_on_one_lattice(other)
+        self.is_dense() || self.covers_on_one_lattice(other)
+    }
+
+    /// Whether both are the same bytes, as far as that is known.
+    pub(crate) fn is_same_set(&self, other: &View) -> bool {
+        self == other && !self.is_bounding
     }
 
     /// Containment per dimension, for views with the same strides.
@@ -122,6 +144,7 @@ impl View {
         if self.n_dims != other.n_dims || other.is_bounding {
             return false;
         }
+        // Greedy, the largest stride first: one way to write the distance, and enough of a proof.
         let mut rest = other.lo - self.lo;
         for (mine, theirs) in self.dims().iter().zip(other.dims()) {
             let first = rest / mine.stride;

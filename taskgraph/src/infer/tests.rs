@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::args::Tag;
-use crate::buffer::BufferKind;
+use crate::buffer::{BufferId, BufferKind};
 use crate::dtype::DType;
 use crate::tensor::Tensor;
 
@@ -115,8 +115,8 @@ fn a_retired_task_takes_its_own_records_only() {
     );
     (1..4).for_each(|task| tasks.retire(task));
     assert_eq!(tasks.ledger.n_records(), 0);
-    assert!(tasks.ledger.by_id.is_empty());
-    assert_eq!(tasks.ledger.free_buffers.len(), tasks.ledger.buffers.len());
+    assert_eq!(tasks.ledger.buffers.n_used(), 0);
+    assert_eq!(tasks.ledger.nodes.len(), 0);
 }
 
 #[test]
@@ -143,5 +143,5 @@ fn strided_tiles_are_told_apart_and_taken_over_whole() {
     assert_eq!(tasks.task(&[(columns(2, 6), Input)]), [(2, Data)]);
     assert_eq!(tasks.task(&[(x, Output)]), [(2, Order), (3, Order)]);
     (0..5).for_each(|task| tasks.retire(task));
-    assert_eq!(tasks.ledger.free_views.len(), tasks.ledger.views.len());
+    assert_eq!(tasks.ledger.records.n_views(), 0);
 }

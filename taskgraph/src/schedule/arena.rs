@@ -4,63 +4,89 @@
 //! says whether it needs the data. The first few stand in the slot, the rest in blocks of a common
 //! pool, so that a steady stream of tasks allocates nothing.
 
-use crate::ids::{RunId, TaskId};
+use super::runs::ShortRun;
+use crate::ids::TaskId;
 use crate::infer::{NONE, Why};
 use crate::slot::{State, Step};
 
 /// Edges that stand in the slot itself.
-const INLINE: usize = 4;
+const INLINE: usize = 3;
 /// Edges in one block of the pool.
 const BLOCK: usize = 7;
 /// Marks an edge that carries data; slots are numbered below it.
 const DATA: u32 = 1 << 31;
 
-/// Where a task goes when it is ready.
+/// Where a task goes when it is ready: to a line, or to the workers of a group. One word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// To a line, by number.
-    Line(u32),
-    /// To the workers of a group, by number of the group.
-    Group(u32),
+pub(super) struct Place(u32);
+
+impl Place {
+    const GROUP: u32 = 1 << 31;
+
+    pub(super) const fn line(line: u32) -> Place {
+        Place(line)
+    }
+
+    pub(super) const fn group(group: u32) -> Place {
+        Place(group | Place::GROUP)
+    }
+
+    /// The line, or, as an error, the group.
+    pub(super) const fn either(self) -> Result<u32, u32> {
+        if self.0 & Place::GROUP == 0 {
+            Ok(self.0)
+        } else {
+            Err(self.0 & !Place::GROUP)
+        }
+    }
 }
 
-/// Everything the scheduler knows of one task.
+/// Everything the scheduler knows of one task: one cache line.
+#[repr(align(64))]
 pub(super) struct Slot {
-    pub(super) generation: u32,
-    state: State,
-    pub(super) place: Place,
-    pub(super) run: RunId,
     /// Number of the submission; orders tasks of different lines.
     pub(super) seq: u64,
+    /// The task whose failure makes this one pointless; itself when it failed on its own.
+    cause: TaskId,
+    pub(super) generation: u32,
     /// Predecessors that have not ended.
     pub(super) waits: u32,
     /// Next slot on the one list that this slot is on.
     pub(super) link: u32,
     /// Head of the chain of records in the ledger.
     pub(super) records: u32,
-    /// The task whose failure makes this one pointless; itself when it failed on its own.
-    pub(super) cause: Option<TaskId>,
+    pub(super) run: ShortRun,
+    pub(super) place: Place,
     n_edges: u32,
-    edges: [u32; INLINE],
     /// Newest block of further edges.
     block: u32,
+    edges: [u32; INLINE],
+    state: State,
 }
 
+const _: () = assert!(size_of::<Slot>() == 64);
+
+/// No cause.
+const NO_TASK: TaskId = TaskId {
+    slot: NONE,
+    generation: NONE,
+};
+
 impl Slot {
-    fn new(generation: u32) -> Slot {
+    fn new(generation: u32, run: ShortRun, seq: u64, place: Place) -> Slot {
         Slot {
+            seq,
+            cause: NO_TASK,
             generation,
-            state: State::Free,
-            place: Place::Line(NONE),
-            run: RunId(0),
-            seq: 0,
             waits: 0,
             link: NONE,
             records: NONE,
-            cause: None,
+            run,
+            place,
             n_edges: 0,
-            edges: [0; INLINE],
             block: NONE,
+            edges: [0; INLINE],
+            state: State::Free,
         }
     }
 
@@ -68,19 +94,73 @@ impl Slot {
         self.state
     }
 
+    pub(super) fn cause(&self) -> Option<TaskId> {
+        (self.cause != NO_TASK).then_some(self.cause)
+    }
+
+    /// Marks a task as pointless; the first cause stays.
+    pub(super) fn poison(&mut self, cause: Option<TaskId>) {
+        if self.cause == NO_TASK {
+            self.cause = cause.unwrap_or(NO_TASK);
+        }
+    }
+
     /// Moves on; an illegal step is a fault of this crate and stops.
     pub(super) fn step(&mut self, step: Step) {
         match self.state.next(step) {
             Some(next) => self.state = next,
-            None => panic!("slot cannot {step:?} in state {:?}", self.state),
+            None => illegal(self.state, step),
         }
     }
+}
+
+#[cold]
+fn illegal(state: State, step: Step) -> ! {
+    panic!("slot cannot {step:?} in state {state:?}")
 }
 
 /// Further edges of one slot; the blocks of a slot are chained, newest first.
 struct Block {
     edges: [u32; BLOCK],
     next: u32,
+}
+
+/// The edges of a slot that were taken and not yet looked at, oldest first.
+pub(super) struct Edges {
+    inline: [u32; INLINE],
+    at: usize,
+    left: usize,
+    block: u32,
+}
+
+impl Edges {
+    /// The next task that waits, and why.
+    pub(super) fn next(&mut self, arena: &mut Arena) -> Option<(u32, Why)> {
+        self.left = self.left.checked_sub(1)?;
+        let edge = match self.inline.get(self.at) {
+            Some(&edge) => edge,
+            None => self.next_in_block(arena),
+        };
+        self.at += 1;
+        let why = if edge & DATA == 0 {
+            Why::Order
+        } else {
+            Why::Data
+        };
+        Some((edge & !DATA, why))
+    }
+
+    /// Frees a block with its last edge.
+    fn next_in_block(&mut self, arena: &mut Arena) -> u32 {
+        let (block, at) = (self.block, (self.at - INLINE) % BLOCK);
+        let Block { edges, next } = &arena.blocks[block as usize];
+        let edge = edges[at];
+        if at == BLOCK - 1 || self.left == 0 {
+            self.block = *next;
+            arena.free_blocks.push(block);
+        }
+        edge
+    }
 }
 
 /// All slots.
@@ -90,8 +170,6 @@ pub(super) struct Arena {
     blocks: Vec<Block>,
     free_blocks: Vec<u32>,
     tasks_max: u32,
-    /// Scratch for the tasks that one end makes ready.
-    pub(super) ready: Vec<u32>,
     /// The task that was oldest when somebody last asked.
     oldest: TaskId,
 }
@@ -104,7 +182,6 @@ impl Arena {
             blocks: Vec::new(),
             free_blocks: Vec::new(),
             tasks_max,
-            ready: Vec::new(),
             oldest: TaskId {
                 slot: 0,
                 generation: 0,
@@ -133,13 +210,15 @@ impl Arena {
     }
 
     /// Takes a slot, which is then Building. The arena must not be full.
-    pub(super) fn take(&mut self, run: RunId, seq: u64, place: Place) -> u32 {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::new(0));
-            self.slots.len() as u32 - 1
-        });
+    pub(super) fn take(&mut self, run: ShortRun, seq: u64, place: Place) -> u32 {
+        let Some(index) = self.free.pop() else {
+            let mut slot = Slot::new(0, run, seq, place);
+            slot.step(Step::Submit);
+            self.slots.push(slot);
+            return self.slots.len() as u32 - 1;
+        };
         let slot = &mut self.slots[index as usize];
-        (slot.run, slot.seq, slot.place) = (run, seq, place);
+        *slot = Slot::new(slot.generation, run, seq, place);
         slot.step(Step::Submit);
         index
     }
@@ -149,7 +228,7 @@ impl Arena {
         let slot = &mut self.slots[index as usize];
         slot.step(Step::Consume);
         slot.step(Step::Reuse);
-        *slot = Slot::new(slot.generation.wrapping_add(1));
+        slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
     }
 
@@ -178,8 +257,8 @@ impl Arena {
         let first = &self[earlier];
         if first.state.has_ended() {
             if why == Why::Data {
-                let cause = first.cause;
-                self.poison(later, cause);
+                let cause = first.cause();
+                self[later].poison(cause);
             }
             return;
         }
@@ -194,41 +273,26 @@ impl Arena {
         }
     }
 
-    /// Marks a task as pointless; the first cause stays.
-    pub(super) fn poison(&mut self, slot: u32, cause: Option<TaskId>) {
-        let slot = &mut self[slot];
-        slot.cause = slot.cause.or(cause);
-    }
-
-    /// Takes all edges of a slot, oldest first, as the slot that waits and why it does.
-    pub(super) fn take_edges(&mut self, slot: u32, mut each: impl FnMut(&mut Arena, u32, Why)) {
-        let n = std::mem::take(&mut self[slot].n_edges) as usize;
-        let inline = self[slot].edges;
-        let mut block = std::mem::replace(&mut self[slot].block, NONE);
-        let mut hand_out = |arena: &mut Arena, edge: u32| {
-            let why = if edge & DATA == 0 {
-                Why::Order
-            } else {
-                Why::Data
-            };
-            each(arena, edge & !DATA, why);
+    /// Takes all edges of a slot.
+    pub(super) fn take_edges(&mut self, slot: u32) -> Edges {
+        let slot = &mut self.slots[slot as usize];
+        let (left, block) = (slot.n_edges as usize, slot.block);
+        (slot.n_edges, slot.block) = (0, NONE);
+        let inline = slot.edges;
+        let block = if block == NONE {
+            NONE
+        } else {
+            self.reverse_blocks(block)
         };
-        for &edge in &inline[..n.min(INLINE)] {
-            hand_out(self, edge);
-        }
-        block = self.reverse_blocks(block);
-        let mut left = n.saturating_sub(INLINE);
-        while block != NONE {
-            let Block { edges, next } = self.blocks[block as usize];
-            for &edge in &edges[..left.min(BLOCK)] {
-                hand_out(self, edge);
-            }
-            left = left.saturating_sub(BLOCK);
-            self.free_blocks.push(block);
-            block = next;
+        Edges {
+            inline,
+            at: 0,
+            left,
+            block,
         }
     }
 
+    /// Blocks are chained newest first; edges are wanted oldest first.
     fn reverse_blocks(&mut self, mut block: u32) -> u32 {
         let mut reversed = NONE;
         while block != NONE {

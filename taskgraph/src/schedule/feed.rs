@@ -3,7 +3,6 @@
 use smallvec::SmallVec;
 
 use super::Scheduler;
-use super::arena::Place;
 use super::groups::Group;
 use super::spec::{Dispatch, Effect, Failure, TaskEnd, WorkerKind};
 use super::workers::Workers;
@@ -35,7 +34,7 @@ impl Scheduler {
         if !self.arena.is_current(group) {
             return found;
         }
-        let Place::Group(index) = self.arena[group.slot].place else {
+        let Err(index) = self.arena[group.slot].place.either() else {
             return found;
         };
         for &worker in &self.groups[index].targets {
@@ -53,17 +52,19 @@ impl Scheduler {
 
     /// A ready task of the active run goes in line, or fails when nobody is left to take it.
     pub(super) fn enqueue(&mut self, slot: u32) {
-        match self.arena[slot].place {
-            Place::Line(line) => {
-                if self.lines.live_targets(line, &self.workers).is_empty() {
-                    return self.end(slot, TaskEnd::Failed(Failure::NoWorker));
+        match self.arena[slot].place.either() {
+            Ok(line) => {
+                if !self.lines.is_served(line) {
+                    return self.end_badly(slot, TaskEnd::Failed(Failure::NoWorker));
                 }
-                self.lines.push(line, &mut self.arena, slot);
-                self.hungry = self.hungry.or(&self.lines.takers(line, &self.workers));
+                // Who can take the tasks of a line that is not empty is hungry already, or held.
+                if self.lines.push(line, &mut self.arena, slot) {
+                    self.hungry.add(&self.lines.takers(line, &self.workers));
+                }
             }
-            Place::Group(group) => {
+            Err(group) => {
                 if !self.groups[group].can_run(&self.workers) {
-                    return self.end(slot, TaskEnd::Failed(Failure::NoWorker));
+                    return self.end_badly(slot, TaskEnd::Failed(Failure::NoWorker));
                 }
                 self.groups.enter(group, &mut self.workers);
                 self.wake_targets(group);
@@ -81,7 +82,7 @@ impl Scheduler {
             if is_dropped(&self.groups[group], &self.workers) {
                 self.groups.leave(group, &mut self.workers);
                 self.wake_targets(group);
-                self.end(self.groups[group].slot, end);
+                self.end_badly(self.groups[group].slot, end);
             }
         }
     }
@@ -89,9 +90,8 @@ impl Scheduler {
     /// Who was held for a group, or can now start it, is looked at again.
     fn wake_targets(&mut self, group: u32) {
         if self.groups[group].is_sub {
-            self.hungry = self
-                .hungry
-                .or(&self.workers.live_subs().and(self.workers.room()));
+            self.hungry
+                .add(&self.workers.live_subs().and(self.workers.room()));
         }
         for &worker in &self.groups[group].targets {
             if self.workers.live().contains(worker) {
@@ -169,7 +169,7 @@ impl Scheduler {
 
     fn dispatch(&mut self, slot: u32, worker: WorkerId, member: u32) -> Dispatch {
         let (dispatch, staged) = self.workers.send(worker, slot, member);
-        let (run, task) = (self.arena[slot].run, self.arena.id(slot));
+        let (run, task) = (self.runs.id(self.arena[slot].run), self.arena.id(slot));
         Dispatch {
             run,
             task,

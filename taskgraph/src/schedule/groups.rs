@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
-use super::spec::Failure;
+use super::spec::{Failure, TaskEnd};
 use super::workers::Workers;
 use crate::ids::WorkerId;
 
@@ -134,15 +134,11 @@ impl Groups {
     }
 
     /// Counts the end of one member; at the last one, says how the group ended.
-    pub(super) fn member_ended(
-        &mut self,
-        group: u32,
-        failure: Option<Failure>,
-    ) -> Option<Result<(), Failure>> {
-        let group = &mut self[group];
+    pub(super) fn member_ended(&mut self, at: u32, failure: Option<Failure>) -> Option<TaskEnd> {
+        let group = &mut self[at];
         group.failure = group.failure.or(failure);
         group.n_left -= 1;
-        (group.n_left == 0).then_some(group.failure.map_or(Ok(()), Err))
+        (group.n_left == 0).then_some(group.failure.map_or(TaskEnd::Completed, TaskEnd::Failed))
     }
 }
 

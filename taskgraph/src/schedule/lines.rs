@@ -13,7 +13,9 @@ use crate::ids::WorkerId;
 
 /// One queue.
 pub(super) struct Line {
-    pub(super) targets: WorkerSet,
+    targets: WorkerSet,
+    /// Targets that are alive.
+    n_live: u32,
     tasks: List,
 }
 
@@ -22,18 +24,21 @@ pub(super) struct Line {
 pub(super) struct Lines {
     all: Vec<Line>,
     /// A `set -> line` pair means that the workers of the set serve that line.
-    by_targets: HashMap<[u64; 4], u32>,
+    by_targets: HashMap<WorkerSet, u32>,
 }
 
 impl Lines {
     /// The line of a set of workers, new when the set is.
     pub(super) fn of(&mut self, targets: WorkerSet, workers: &mut Workers) -> u32 {
         let next = self.all.len() as u32;
-        let line = *self.by_targets.entry(targets.words()).or_insert(next);
+        let line = *self.by_targets.entry(targets).or_insert(next);
         if line == next {
+            let n_live = targets.and(workers.live()).len();
+            let tasks = List::default();
             self.all.push(Line {
                 targets,
-                tasks: List::default(),
+                n_live,
+                tasks,
             });
             targets
                 .iter()
@@ -45,11 +50,16 @@ impl Lines {
     /// Adds a worker to a line that exists, for the shared line of the sub workers.
     pub(super) fn widen(&mut self, line: u32, worker: WorkerId, workers: &mut Workers) {
         self.all[line as usize].targets.insert(worker);
+        self.all[line as usize].n_live += 1;
         workers[worker].lines.push(line);
     }
 
-    pub(super) fn push(&mut self, line: u32, arena: &mut Arena, slot: u32) {
-        self.all[line as usize].tasks.push(arena, slot);
+    /// Says whether the line was empty before.
+    pub(super) fn push(&mut self, line: u32, arena: &mut Arena, slot: u32) -> bool {
+        let tasks = &mut self.all[line as usize].tasks;
+        let was_empty = tasks.head().is_none();
+        tasks.push(arena, slot);
+        was_empty
     }
 
     pub(super) fn pop(&mut self, line: u32, arena: &Arena) -> Option<u32> {
@@ -63,17 +73,26 @@ impl Lines {
     /// Who can take a task of this line now: an idle worker, or, when nobody else ever could, a busy
     /// one with a free frame.
     pub(super) fn takers(&self, line: u32, workers: &Workers) -> WorkerSet {
-        let live = self.live_targets(line, workers);
-        let free = if live.len() == 1 {
+        let line = &self.all[line as usize];
+        let free = if line.n_live == 1 {
             workers.room()
         } else {
             workers.idle()
         };
-        live.and(free)
+        line.targets.and(free)
     }
 
-    pub(super) fn live_targets(&self, line: u32, workers: &Workers) -> WorkerSet {
-        self.all[line as usize].targets.and(workers.live())
+    /// Whether anybody is left to serve this line.
+    pub(super) fn is_served(&self, line: u32) -> bool {
+        self.all[line as usize].n_live > 0
+    }
+
+    /// The worker was lost or is back: counts who is left for the lines it serves.
+    pub(super) fn recount(&mut self, worker: WorkerId, workers: &Workers) {
+        for &line in &workers[worker].lines {
+            let line = &mut self.all[line as usize];
+            line.n_live = line.targets.and(workers.live()).len();
+        }
     }
 
     /// The oldest task that this worker can take now: its submission number and its line.
@@ -83,12 +102,19 @@ impl Lines {
         workers: &Workers,
         arena: &Arena,
     ) -> Option<(u64, u32)> {
-        let heads = workers[worker].lines.iter().filter_map(|&line| {
-            let head = self.all[line as usize].tasks.head()?;
-            Some((arena[head].seq, line))
-        });
-        let takes = |line: u32| self.takers(line, workers).contains(worker);
-        heads.filter(|&(_, line)| takes(line)).min()
+        let mut oldest = None;
+        for &line in &workers[worker].lines {
+            let Some(head) = self.all[line as usize].tasks.head() else {
+                continue;
+            };
+            let found = (arena[head].seq, line);
+            if oldest.is_none_or(|oldest| found < oldest)
+                && self.takers(line, workers).contains(worker)
+            {
+                oldest = Some(found);
+            }
+        }
+        oldest
     }
 
     /// Whether a task waits in a line that this worker serves.

@@ -6,6 +6,16 @@ use super::list::List;
 use super::spec::{RunOutcome, RunStatus, TaskEnd};
 use crate::ids::{RunId, TaskId};
 
+/// A run in a slot: the low half of its number, which tells the runs that are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ShortRun(u32);
+
+impl ShortRun {
+    pub(super) const fn of(run: RunId) -> ShortRun {
+        ShortRun(run.0 as u32)
+    }
+}
+
 /// One run.
 #[derive(Default)]
 pub(super) struct Run {
@@ -31,8 +41,8 @@ impl Run {
         !self.is_open() && self.n_live == 0
     }
 
-    /// Counts the end of one of its tasks.
-    pub(super) fn count(&mut self, task: TaskId, end: TaskEnd) {
+    /// Counts the end of one of its tasks; says whether it was the last one.
+    pub(super) fn count(&mut self, task: TaskId, end: TaskEnd) -> bool {
         self.n_live -= 1;
         let (counter, cause) = match end {
             TaskEnd::Completed => (&mut self.outcome.completed, None),
@@ -42,6 +52,7 @@ impl Run {
         };
         *counter += 1;
         self.outcome.cause = self.outcome.cause.or(cause);
+        self.is_exhausted()
     }
 }
 
@@ -76,13 +87,19 @@ impl Runs {
         self.get_mut(run).filter(|run| !run.is_done)
     }
 
-    /// The run of a live task.
-    pub(super) fn of_task(&mut self, run: RunId) -> &mut Run {
-        self.get_mut(run).expect("the run of a live task is kept")
+    /// The number of the run of a live task.
+    pub(super) fn id(&self, run: ShortRun) -> RunId {
+        RunId(self.base + u64::from(run.0.wrapping_sub(self.base as u32)))
     }
 
-    pub(super) fn is_active(&self, run: RunId) -> bool {
-        run.0 == self.active
+    /// The run of a live task, which is kept for as long.
+    pub(super) fn of_task(&mut self, run: ShortRun) -> &mut Run {
+        let index = run.0.wrapping_sub(self.base as u32);
+        &mut self.all[index as usize]
+    }
+
+    pub(super) fn is_active(&self, run: ShortRun) -> bool {
+        run.0 == self.active as u32
     }
 
     pub(super) fn seal(&mut self, run: RunId) -> bool {

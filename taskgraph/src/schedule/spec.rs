@@ -4,7 +4,7 @@ use crate::args::{Access, TaskArgs};
 use crate::ids::{DispatchId, RunId, TaskId, WorkerId};
 
 /// The largest number of workers of one scheduler.
-pub const WORKERS_MAX: usize = 256;
+pub const WORKERS_MAX: usize = 128;
 
 /// What a worker executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,6 +2,7 @@
 
 use super::Scheduler;
 use super::arena::Place;
+use super::runs::ShortRun;
 use super::spec::{Inference, Placement, SubmitError, TaskSpec, WorkerKind};
 use super::workers::WorkerSet;
 use crate::args::Access;
@@ -22,11 +23,12 @@ impl Scheduler {
         self.check(run, spec)?;
         let place = self.place(&spec.placement)?;
         self.n_submitted += 1;
-        let slot = self.arena.take(run, self.n_submitted, place);
-        if let Place::Group(group) = place {
+        let short = ShortRun::of(run);
+        let slot = self.arena.take(short, self.n_submitted, place);
+        if let Err(group) = place.either() {
             self.groups[group].slot = slot;
         }
-        self.runs.of_task(run).n_live += 1;
+        self.runs.of_task(short).n_live += 1;
         if spec.inference == Inference::Automatic {
             self.infer(slot, spec.accesses);
         }
@@ -83,20 +85,18 @@ impl Scheduler {
         match *placement {
             Placement::On(worker) => {
                 self.live_next_level(worker)?;
-                Ok(Place::Line(
-                    self.lines.of(WorkerSet::one(worker), &mut self.workers),
-                ))
+                Ok(Place::line(self.workers[worker].own_line()))
             }
             Placement::AnyOf(workers) => self.place_any(workers),
             Placement::Group(workers) => self.place_group(workers),
             Placement::Sub => {
                 self.check_subs(1)?;
                 let line = self.sub_line.ok_or(SubmitError::NoTargets)?;
-                Ok(Place::Line(line))
+                Ok(Place::line(line))
             }
             Placement::SubGroup(wanted) => {
                 self.check_subs(wanted)?;
-                Ok(Place::Group(self.groups.add(&[], wanted)))
+                Ok(Place::group(self.groups.add(&[], wanted)))
             }
         }
     }
@@ -113,7 +113,7 @@ impl Scheduler {
         if targets.and(self.workers.live()).is_empty() {
             return Err(SubmitError::WorkerLost { worker });
         }
-        Ok(Place::Line(self.lines.of(targets, &mut self.workers)))
+        Ok(Place::line(self.lines.of(targets, &mut self.workers)))
     }
 
     fn place_group(&mut self, workers: &[WorkerId]) -> Result<Place, SubmitError> {
@@ -128,7 +128,7 @@ impl Scheduler {
         if workers.is_empty() {
             return Err(SubmitError::NoTargets);
         }
-        Ok(Place::Group(self.groups.add(workers, 0)))
+        Ok(Place::group(self.groups.add(workers, 0)))
     }
 
     fn next_level(&self, worker: WorkerId) -> Result<(), SubmitError> {

@@ -7,54 +7,47 @@ use smallvec::SmallVec;
 use super::spec::{Depth, WORKERS_MAX, WorkerKind};
 use crate::ids::{DispatchId, WorkerId};
 
-const WORDS: usize = WORKERS_MAX / 64;
+/// A set of workers: a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct WorkerSet(u128);
 
-/// A set of workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct WorkerSet([u64; WORDS]);
+const _: () = assert!(WORKERS_MAX == u128::BITS as usize);
 
 impl WorkerSet {
     pub(super) fn one(worker: WorkerId) -> WorkerSet {
-        let mut set = WorkerSet::default();
-        set.insert(worker);
-        set
+        WorkerSet(1 << worker.0)
     }
 
     pub(super) fn insert(&mut self, worker: WorkerId) {
-        self.0[worker.0 as usize / 64] |= 1 << (worker.0 % 64);
+        self.0 |= 1 << worker.0;
     }
 
     pub(super) fn remove(&mut self, worker: WorkerId) {
-        self.0[worker.0 as usize / 64] &= !(1 << (worker.0 % 64));
+        self.0 &= !(1 << worker.0);
     }
 
     pub(super) fn contains(&self, worker: WorkerId) -> bool {
-        self.0[worker.0 as usize / 64] & (1 << (worker.0 % 64)) != 0
+        self.0 & (1 << worker.0) != 0
     }
 
     pub(super) fn first(&self) -> Option<WorkerId> {
-        let word = self.0.iter().position(|&word| word != 0)?;
-        Some(WorkerId(word as u32 * 64 + self.0[word].trailing_zeros()))
+        (self.0 != 0).then(|| WorkerId(self.0.trailing_zeros()))
     }
 
     pub(super) fn len(&self) -> u32 {
-        self.0.iter().map(|word| word.count_ones()).sum()
+        self.0.count_ones()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0 == [0; WORDS]
-    }
-
-    pub(super) fn words(&self) -> [u64; WORDS] {
-        self.0
+        self.0 == 0
     }
 
     pub(super) fn and(&self, other: &WorkerSet) -> WorkerSet {
-        WorkerSet(std::array::from_fn(|i| self.0[i] & other.0[i]))
+        WorkerSet(self.0 & other.0)
     }
 
-    pub(super) fn or(&self, other: &WorkerSet) -> WorkerSet {
-        WorkerSet(std::array::from_fn(|i| self.0[i] | other.0[i]))
+    pub(super) fn add(&mut self, other: &WorkerSet) {
+        self.0 |= other.0;
     }
 
     pub(super) fn iter(self) -> impl Iterator<Item = WorkerId> {
@@ -90,13 +83,18 @@ pub(super) struct Worker {
 }
 
 impl Worker {
+    /// The line that a next-level worker serves alone.
+    pub(super) fn own_line(&self) -> u32 {
+        self.lines[0]
+    }
+
     pub(super) fn in_flight(&self) -> impl Iterator<Item = &InFlight> {
         self.in_flight.iter().flatten()
     }
 }
 
 /// All workers. A dispatch id holds the worker and the frame, so that an answer finds its place:
-/// `number << 9 | worker << 1 | frame`.
+/// `number << 8 | worker << 1 | frame`.
 #[derive(Default)]
 pub(super) struct Workers {
     all: Vec<Worker>,
@@ -110,7 +108,7 @@ pub(super) struct Workers {
 }
 
 const FRAME_BITS: u32 = 1;
-const WORKER_BITS: u32 = 8;
+const WORKER_BITS: u32 = 7;
 const _: () = assert!(WORKERS_MAX == 1 << WORKER_BITS);
 
 impl Workers {
@@ -165,8 +163,8 @@ impl Workers {
     /// Puts a member in a free frame; says what to call it and whether another is in front.
     pub(super) fn send(&mut self, id: WorkerId, slot: u32, member: u32) -> (DispatchId, bool) {
         let worker = &mut self.all[id.0 as usize];
-        let frame = worker.in_flight.iter().position(Option::is_none);
-        let frame = frame.expect("a dispatch goes to a worker with a free frame");
+        let frame = usize::from(worker.in_flight[0].is_some());
+        debug_assert!(worker.in_flight[frame].is_none(), "no free frame");
         let staged = worker.in_flight[1 - frame].is_some();
         self.n_dispatches += 1;
         let number = (self.n_dispatches << WORKER_BITS | u64::from(id.0)) << FRAME_BITS;
@@ -199,7 +197,7 @@ impl Workers {
         let worker = &mut self.all[id.0 as usize];
         worker.in_flight[(dispatch.0 & 1) as usize] = None;
         self.room.insert(id);
-        if worker.in_flight.iter().all(Option::is_none) {
+        if worker.in_flight[0].is_none() && worker.in_flight[1].is_none() {
             self.idle.insert(id);
         }
         Some((id, in_flight))

@@ -1,0 +1,405 @@
+//! The records of one role on one buffer, found by the bytes they may meet.
+//!
+//! Up to [`FEW`] records are a plain list. More are a tree, whose nodes lie in a pool that all indexes
+//! share.
+//!
+//! **The tree** is a B-tree ordered by the first byte. An entry of a leaf is a record with its
+//! [`Bounds`]; an entry of an inner node is a child with a box around all that it holds. A search
+//! follows the entries whose box it meets: one path for disjoint runs, however many there are.
+//!
+//! **Columns.** All columns of a matrix lie between nearly the same bounds, so a search by bounds alone
+//! would meet every one. The first strided view of a tree sets its `period`, the length of a row, and
+//! from then on the boxes say which part of a row they touch. Views cut along that period are told
+//! apart on the way down; for others the columns are "all", and the exact test decides at the leaf.
+//!
+//! Boxes may be too large, never too small: an edge is decided by the exact test of the views.
+
+use super::NONE;
+use super::records::{Bounds, Records};
+use crate::view::View;
+
+/// Records that need no tree.
+const FEW: usize = 4;
+/// Entries of a node.
+const WIDTH: usize = 32;
+
+/// The live records of one role on one buffer.
+#[derive(Clone, Copy)]
+pub(super) struct Index {
+    len: u32,
+    /// Root of the tree, or [`NONE`] for a list.
+    root: u32,
+    few: [u32; FEW],
+    period: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    bounds: Bounds,
+    /// A record in a leaf, a node elsewhere.
+    to: u32,
+}
+
+pub(super) struct Node {
+    len: u32,
+    parent: u32,
+    is_leaf: bool,
+    /// Whether the upper bounds ascend too, as they do for views that are disjoint.
+    is_monotone: bool,
+    entries: [Entry; WIDTH],
+}
+
+/// The nodes of all trees.
+#[derive(Default)]
+pub(super) struct Nodes {
+    all: Vec<Node>,
+    free: Vec<u32>,
+}
+
+impl Index {
+    pub(super) const EMPTY: Index = Index {
+        len: 0,
+        root: NONE,
+        few: [NONE; FEW],
+        period: 0,
+    };
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends the records that really meet `view`.
+    pub(super) fn find(&self, view: &View, nodes: &Nodes, records: &Records, hits: &mut Vec<u32>) {
+        if self.root == NONE {
+            for &record in &self.few[..self.len as usize] {
+                if records.meets(record, view) {
+                    hits.push(record);
+                }
+            }
+        } else {
+            nodes.find(self.root, &Bounds::of(view, self.period), hits);
+            hits.retain(|&record| records.meets(record, view));
+        }
+    }
+
+    pub(super) fn insert(&mut self, record: u32, nodes: &mut Nodes, records: &mut Records) {
+        self.len += 1;
+        if self.root != NONE {
+            self.insert_in_tree(record, nodes, records);
+        } else if let Some(place) = self.few.get_mut(self.len as usize - 1) {
+            *place = record;
+        } else {
+            self.root = nodes.add(true);
+            for few in self.few {
+                self.insert_in_tree(few, nodes, records);
+            }
+            self.insert_in_tree(record, nodes, records);
+        }
+    }
+
+    pub(super) fn remove(&mut self, record: u32, nodes: &mut Nodes, records: &mut Records) {
+        self.len -= 1;
+        if self.root == NONE {
+            let len = self.len as usize;
+            let at = self.few[..=len].iter().position(|&few| few == record);
+            self.few.swap(at.expect("the record is on this index"), len);
+            return;
+        }
+        let leaf = records[record].leaf;
+        let at = nodes[leaf].position(record);
+        self.root = nodes.remove(leaf, at, self.period, self.root, records);
+        if self.root == NONE {
+            self.period = 0;
+        }
+    }
+
+    /// Puts `new`, which has the same bytes, in the place of `old`.
+    pub(super) fn replace(&mut self, old: u32, new: u32, nodes: &mut Nodes, records: &mut Records) {
+        if self.root == NONE {
+            let few = self.few.iter_mut().find(|few| **few == old);
+            *few.expect("the record is on this index") = new;
+            return;
+        }
+        let leaf = records[old].leaf;
+        let at = nodes[leaf].position(old);
+        nodes[leaf].entries[at].to = new;
+        records[new].leaf = leaf;
+    }
+
+    fn insert_in_tree(&mut self, record: u32, nodes: &mut Nodes, records: &mut Records) {
+        if self.period == 0
+            && let Some(period) = records.strided(record).and_then(|view| view.period())
+        {
+            self.period = period;
+            self.rebuild(nodes, records);
+        }
+        let bounds = records.bounds(record, self.period);
+        self.root = nodes.insert(self.root, Entry { bounds, to: record }, records);
+    }
+
+    /// Makes all boxes anew, after the period was found.
+    fn rebuild(&mut self, nodes: &mut Nodes, records: &mut Records) {
+        let mut all = Vec::new();
+        nodes.take_apart(self.root, &mut all);
+        self.root = nodes.add(true);
+        for record in all {
+            let bounds = records.bounds(record, self.period);
+            self.root = nodes.insert(self.root, Entry { bounds, to: record }, records);
+        }
+    }
+}
+
+impl Node {
+    fn entries(&self) -> &[Entry] {
+        &self.entries[..self.len as usize]
+    }
+
+    /// Where the entry that leads to `to` stands.
+    fn position(&self, to: u32) -> usize {
+        let at = self.entries().iter().position(|entry| entry.to == to);
+        at.expect("a node holds what points back at it")
+    }
+
+    fn insert(&mut self, at: usize, entry: Entry) {
+        let len = self.len as usize;
+        self.entries.copy_within(at..len, at + 1);
+        self.entries[at] = entry;
+        self.len += 1;
+        self.check_monotone_at(at);
+    }
+
+    fn remove(&mut self, at: usize) -> Entry {
+        let entry = self.entries[at];
+        self.entries.copy_within(at + 1..self.len as usize, at);
+        self.len -= 1;
+        if !self.is_monotone {
+            self.check_monotone();
+        }
+        entry
+    }
+
+    fn check_monotone(&mut self) {
+        self.is_monotone = self.entries().is_sorted_by_key(|entry| entry.bounds.hi);
+    }
+
+    /// The entry at `at` is new or has grown.
+    fn check_monotone_at(&mut self, at: usize) {
+        let near = at.saturating_sub(1)..(at + 2).min(self.len as usize);
+        self.is_monotone &= self.entries[near].is_sorted_by_key(|entry| entry.bounds.hi);
+    }
+
+    /// A box around all entries, of which there is one at least.
+    fn bounds(&self) -> Bounds {
+        let (first, rest) = self.entries().split_first().expect("no node is empty");
+        rest.iter().fold(first.bounds, |mut all, entry| {
+            all.grow(&entry.bounds);
+            all
+        })
+    }
+}
+
+impl Nodes {
+    /// Number of nodes in use.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
+    fn add(&mut self, is_leaf: bool) -> u32 {
+        let entries = [Entry::default(); WIDTH];
+        let node = Node {
+            len: 0,
+            parent: NONE,
+            is_leaf,
+            is_monotone: true,
+            entries,
+        };
+        if let Some(index) = self.free.pop() {
+            self[index] = node;
+            return index;
+        }
+        self.all.push(node);
+        self.all.len() as u32 - 1
+    }
+
+    fn find(&self, node: u32, wanted: &Bounds, hits: &mut Vec<u32>) {
+        let node = &self[node];
+        let entries = node.entries();
+        let end = entries.partition_point(|entry| entry.bounds.lo < wanted.hi);
+        let start = if node.is_monotone {
+            entries[..end].partition_point(|entry| entry.bounds.hi <= wanted.lo)
+        } else {
+            0
+        };
+        for entry in entries[start..end]
+            .iter()
+            .filter(|entry| entry.bounds.meets(wanted))
+        {
+            if node.is_leaf {
+                hits.push(entry.to);
+            } else {
+                self.find(entry.to, wanted, hits);
+            }
+        }
+    }
+
+    /// Adds an entry to the tree; the root after that. Full nodes are split on the way down, so that
+    /// there is always room for the half that a split adds to the parent.
+    fn insert(&mut self, mut root: u32, new: Entry, records: &mut Records) -> u32 {
+        if self[root].len as usize == WIDTH {
+            let above = self.add(false);
+            let bounds = self[root].bounds();
+            self[above].insert(0, Entry { bounds, to: root });
+            self[root].parent = above;
+            self.split(above, 0, &new, records);
+            root = above;
+        }
+        let mut node = root;
+        while !self[node].is_leaf {
+            let mut at = self.child_for(node, &new);
+            if self[self[node].entries[at].to].len as usize == WIDTH {
+                self.split(node, at, &new, records);
+                at = self.child_for(node, &new);
+            }
+            self[node].entries[at].bounds.grow(&new.bounds);
+            self[node].check_monotone_at(at);
+            node = self[node].entries[at].to;
+        }
+        let at = self[node]
+            .entries()
+            .partition_point(|e| e.bounds.lo <= new.bounds.lo);
+        self[node].insert(at, new);
+        records[new.to].leaf = node;
+        root
+    }
+
+    /// The last child that begins at or before the new entry, else the first.
+    fn child_for(&self, node: u32, new: &Entry) -> usize {
+        let entries = self[node].entries();
+        entries
+            .partition_point(|entry| entry.bounds.lo <= new.bounds.lo)
+            .saturating_sub(1)
+    }
+
+    /// Splits the full child at `at` of `parent`: in the middle, or, when the new entry comes behind
+    /// all others, before its last entry, so that ascending insertions leave full nodes behind.
+    fn split(&mut self, parent: u32, at: usize, new: &Entry, records: &mut Records) {
+        let left = self[parent].entries[at].to;
+        let is_append = self[left].entries[WIDTH - 1].bounds.lo <= new.bounds.lo;
+        let middle = if is_append { WIDTH - 1 } else { WIDTH / 2 };
+        let right = self.add(self[left].is_leaf);
+        self[right].parent = parent;
+        self.shift(left, middle, right, records);
+        self[left].check_monotone();
+        self[parent].entries[at].bounds = self[left].bounds();
+        let bounds = self[right].bounds();
+        self[parent].insert(at + 1, Entry { bounds, to: right });
+        self[parent].check_monotone_at(at);
+    }
+
+    /// Moves the entries of one node from `from` on to the end of another.
+    fn shift(&mut self, source: u32, from: usize, target: u32, records: &mut Records) {
+        let moved = self[source].entries;
+        let len = std::mem::replace(&mut self[source].len, from as u32) as usize;
+        for entry in &moved[from..len] {
+            let end = self[target].len as usize;
+            self[target].insert(end, *entry);
+            if self[target].is_leaf {
+                records[entry.to].leaf = target;
+            } else {
+                self[entry.to].parent = target;
+            }
+        }
+    }
+
+    /// Takes an entry out of a leaf; the root after that, [`NONE`] when nothing is left.
+    fn remove(
+        &mut self,
+        leaf: u32,
+        at: usize,
+        period: u32,
+        root: u32,
+        records: &mut Records,
+    ) -> u32 {
+        let removed = self[leaf].remove(at).bounds;
+        let mut node = leaf;
+        while self[node].parent != NONE {
+            let parent = self[node].parent;
+            let at = self[parent].position(node);
+            let before = self[parent].entries[at].bounds;
+            if self[node].len == 0 {
+                self[parent].remove(at);
+                self.free.push(node);
+            } else if self.merge(parent, at, records) {
+                // The parent lost an entry; its own box is seen to next.
+            } else if before.strictly_holds(&removed, period) {
+                return root;
+            } else {
+                self[parent].entries[at].bounds = self[node].bounds();
+                self[parent].check_monotone();
+            }
+            node = parent;
+        }
+        self.shrink_root(root)
+    }
+
+    /// Joins a sparse child with the one behind it, when both fit in half a node.
+    fn merge(&mut self, parent: u32, at: usize, records: &mut Records) -> bool {
+        let Some(&Entry { to: right, .. }) = self[parent].entries().get(at + 1) else {
+            return false;
+        };
+        let left = self[parent].entries[at].to;
+        if (self[left].len + self[right].len) as usize > WIDTH / 2 {
+            return false;
+        }
+        self.shift(right, 0, left, records);
+        self[parent].remove(at + 1);
+        self.free.push(right);
+        self[parent].entries[at].bounds = self[left].bounds();
+        self[parent].check_monotone();
+        true
+    }
+
+    fn shrink_root(&mut self, mut root: u32) -> u32 {
+        while !self[root].is_leaf && self[root].len == 1 {
+            self.free.push(root);
+            root = self[root].entries[0].to;
+            self[root].parent = NONE;
+        }
+        if self[root].len == 0 {
+            self.free.push(root);
+            root = NONE;
+        }
+        root
+    }
+
+    /// Frees the nodes of a tree and lists its records in order.
+    fn take_apart(&mut self, node: u32, all: &mut Vec<u32>) {
+        self.free.push(node);
+        for at in 0..self[node].len as usize {
+            let to = self[node].entries[at].to;
+            if self[node].is_leaf {
+                all.push(to);
+            } else {
+                self.take_apart(to, all);
+            }
+        }
+    }
+}
+
+impl std::ops::Index<u32> for Nodes {
+    type Output = Node;
+
+    fn index(&self, node: u32) -> &Node {
+        &self.all[node as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Nodes {
+    fn index_mut(&mut self, node: u32) -> &mut Node {
+        &mut self.all[node as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! The records of live accesses: one pool for all buffers.
+
+use crate::view::View;
+
+use super::NONE;
+
+/// What a record says about its bytes, and on which index it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Reader,
+    Writer,
+    /// All its bytes were overwritten by a later task; on no index.
+    TakenOver,
+}
+
+/// One access of one live task.
+#[derive(Clone, Copy)]
+pub(super) struct Record {
+    pub(super) lo: u64,
+    pub(super) hi: u64,
+    pub(super) task: u32,
+    pub(super) buffer: u32,
+    /// Number of the view, for one that is more than the run from `lo` to `hi`.
+    view: u32,
+    /// The tree leaf that holds it, when its index is a tree.
+    pub(super) leaf: u32,
+    /// Next record of the same task.
+    pub(super) chain: u32,
+    pub(super) role: Role,
+}
+
+/// A box around a view: its bounds, and the columns it touches when the buffer is cut into rows of
+/// `period` bytes. Without a period all columns are one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bounds {
+    pub(super) lo: u64,
+    pub(super) hi: u64,
+    pub(super) column_lo: u32,
+    pub(super) column_hi: u32,
+}
+
+impl Bounds {
+    /// Around everything.
+    const ALL: Bounds = Bounds {
+        lo: 0,
+        hi: u64::MAX,
+        column_lo: 0,
+        column_hi: u32::MAX,
+    };
+
+    pub(super) fn of(view: &View, period: u32) -> Bounds {
+        let (lo, hi) = (view.lo(), view.hi());
+        let all = Bounds {
+            lo,
+            hi,
+            column_lo: 0,
+            column_hi: u32::MAX,
+        };
+        if period == 0 {
+            return all;
+        }
+        let (first, width) = (lo % u64::from(period), view.width(u64::from(period)));
+        if first + width > u64::from(period) {
+            return all;
+        }
+        Bounds {
+            column_lo: first as u32,
+            column_hi: (first + width) as u32,
+            ..all
+        }
+    }
+
+    pub(super) fn meets(&self, other: &Bounds) -> bool {
+        self.lo < other.hi
+            && other.lo < self.hi
+            && self.column_lo < other.column_hi
+            && other.column_lo < self.column_hi
+    }
+
+    pub(super) fn grow(&mut self, other: &Bounds) {
+        self.lo = self.lo.min(other.lo);
+        self.hi = self.hi.max(other.hi);
+        self.column_lo = self.column_lo.min(other.column_lo);
+        self.column_hi = self.column_hi.max(other.column_hi);
+    }
+
+    /// Whether no side of `other` lies on a side of `self`: taking it away leaves `self` as it is.
+    pub(super) fn strictly_holds(&self, other: &Bounds, period: u32) -> bool {
+        let rows = self.lo < other.lo && other.hi < self.hi;
+        let columns = self.column_lo < other.column_lo && other.column_hi < self.column_hi;
+        rows && (columns || period == 0)
+    }
+}
+
+/// All records.
+#[derive(Default)]
+pub(super) struct Records {
+    all: Vec<Record>,
+    free: Vec<u32>,
+    views: Vec<View>,
+    free_views: Vec<u32>,
+}
+
+impl Records {
+    pub(super) fn add(
+        &mut self,
+        task: u32,
+        buffer: u32,
+        view: &View,
+        role: Role,
+        chain: u32,
+    ) -> u32 {
+        let (lo, hi) = (view.lo(), view.hi());
+        let view = if view.is_dense() {
+            NONE
+        } else {
+            self.add_view(view)
+        };
+        let record = Record {
+            lo,
+            hi,
+            task,
+            buffer,
+            view,
+            leaf: NONE,
+            chain,
+            role,
+        };
+        if let Some(index) = self.free.pop() {
+            self.all[index as usize] = record;
+            return index;
+        }
+        self.all.push(record);
+        self.all.len() as u32 - 1
+    }
+
+    pub(super) fn remove(&mut self, index: u32) {
+        let view = self[index].view;
+        if view != NONE {
+            self.free_views.push(view);
+        }
+        self.free.push(index);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn n_views(&self) -> usize {
+        self.views.len() - self.free_views.len()
+    }
+
+    /// The bytes of a record.
+    pub(super) fn view(&self, at: u32) -> View {
+        let Record { lo, hi, .. } = self[at];
+        self.strided(at)
+            .copied()
+            .unwrap_or_else(|| View::dense(lo, hi))
+    }
+
+    /// The view of a record that is not one run.
+    pub(super) fn strided(&self, at: u32) -> Option<&View> {
+        self.views.get(self[at].view as usize)
+    }
+
+    /// Whether the record is one run.
+    pub(super) fn is_dense(&self, at: u32) -> bool {
+        self[at].view == NONE
+    }
+
+    /// The box around a record.
+    pub(super) fn bounds(&self, at: u32, period: u32) -> Bounds {
+        if period == 0 {
+            let Record { lo, hi, .. } = self[at];
+            return Bounds {
+                lo,
+                hi,
+                ..Bounds::ALL
+            };
+        }
+        Bounds::of(&self.view(at), period)
+    }
+
+    /// Whether the bytes of the record and of the view have one in common.
+    pub(super) fn meets(&self, at: u32, view: &View) -> bool {
+        let record = &self[at];
+        let is_near = record.lo < view.hi() && view.lo() < record.hi;
+        is_near && (record.view == NONE && view.is_dense() || self.really_meets(at, view))
+    }
+
+    #[cold]
+    fn really_meets(&self, at: u32, view: &View) -> bool {
+        self.view(at).overlaps(view)
+    }
+
+    /// Whether every byte of the record is one of the view.
+    pub(super) fn is_covered(&self, at: u32, view: &View) -> bool {
+        let Record { lo, hi, .. } = self[at];
+        let is_within = view.lo() <= lo && hi <= view.hi();
+        is_within && (view.is_dense() || view.covers(&self.view(at)))
+    }
+
+    /// Whether the record has exactly the bytes of the view.
+    pub(super) fn is_exactly(&self, at: u32, view: &View) -> bool {
+        let Record { lo, hi, .. } = self[at];
+        let is_same_range = (lo, hi) == (view.lo(), view.hi());
+        is_same_range
+            && match self.strided(at) {
+                None => view.is_dense(),
+                Some(strided) => view.is_same_set(strided),
+            }
+    }
+
+    fn add_view(&mut self, view: &View) -> u32 {
+        if let Some(index) = self.free_views.pop() {
+            self.views[index as usize] = *view;
+            return index;
+        }
+        self.views.push(*view);
+        self.views.len() as u32 - 1
+    }
+}
+
+impl std::ops::Index<u32> for Records {
+    type Output = Record;
+
+    fn index(&self, index: u32) -> &Record {
+        &self.all[index as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Records {
+    fn index_mut(&mut self, index: u32) -> &mut Record {
+        &mut self.all[index as usize]
+    }
+}
