@@ -177,7 +177,7 @@ impl fmt::Display for Refused {
         let (found, advice) = match self.state {
             State::New => ("not started yet", "start it first"),
             State::Initializing => ("still starting", "wait for its start to end"),
-            State::Ready => ("ready again by now", "ask again"),
+            State::Ready => ("ready by now", "ask again"),
             State::Failed => (
                 "its start has failed",
                 "see the start's error, close it, make a new one",
