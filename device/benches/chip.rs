@@ -61,13 +61,23 @@ impl Measure {
     }
 }
 
+/// A declared name and what measures it.
+type Declared = (&'static str, fn() -> Vec<Measure>);
+
+const DECLARED: [Declared; 3] = [
+    ("chip_run_us", chip_run),
+    ("chip_open_us", chip_open),
+    ("chip_tasks", chip_tasks),
+];
+
 fn main() {
-    let measures = [
-        chip_run(),
-        chip_open(),
-        tasks("chip_tasks_independent", 0),
-        tasks("chip_tasks_chain", 1),
-    ];
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with("--"))
+        .collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|it| it == name);
+    let chosen = DECLARED.iter().filter(|(name, _)| is_wanted(name));
+    let measures: Vec<Measure> = chosen.flat_map(|(_, measure)| measure()).collect();
     if std::env::args().any(|arg| arg == "--json") {
         println!(
             "{}",
@@ -95,14 +105,15 @@ fn microseconds_since(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e6
 }
 
-fn chip_open() -> Measure {
-    Measure::take("chip_open_us", "us", 200, || {
+fn chip_open() -> Vec<Measure> {
+    let measure = Measure::take("chip_open_us", "us", 200, || {
         let start = Instant::now();
         let chip = open();
         let elapsed = microseconds_since(start);
         drop(chip);
         elapsed
-    })
+    });
+    vec![measure]
 }
 
 static FOUR_TASKS: ChipCallable = ChipCallable {
@@ -143,15 +154,31 @@ fn tensors(chip: &mut dyn Chip, n: u64, elements: u64) -> ChipArgs {
     })
 }
 
-fn chip_run() -> Measure {
+fn chip_run() -> Vec<Measure> {
     let mut chip = open();
     let slot = chip.register(&FOUR_TASKS).expect("a good callable");
     let args = tensors(&mut *chip, 3, ELEMENTS);
-    Measure::take("chip_run_us", "us", 2000, || {
+    let measure = Measure::take("chip_run_us", "us", 2000, || {
         let start = Instant::now();
         device::run(&mut *chip, slot, args.clone()).expect("the run succeeds");
         microseconds_since(start)
-    })
+    });
+    vec![measure]
+}
+
+/// The family of the chip's scheduler: what waits for nothing, and what waits for its neighbour.
+fn chip_tasks() -> Vec<Measure> {
+    vec![
+        tasks("chip_tasks/independent", Pattern::Independent),
+        tasks("chip_tasks/chain", Pattern::Chain),
+    ]
+}
+
+/// How the tasks of a throughput run depend on each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pattern {
+    Independent,
+    Chain,
 }
 
 static MANY_TASKS: ChipCallable = ChipCallable {
@@ -180,10 +207,10 @@ fn nothing(_: &mut KernelContext<'_>) -> Result<(), KernelError> {
 }
 
 /// Millions of empty core tasks per second, submit and execution together.
-fn tasks(name: &'static str, chain: u32) -> Measure {
+fn tasks(name: &'static str, pattern: Pattern) -> Measure {
     let mut chip = open();
     let slot = chip.register(&MANY_TASKS).expect("a good callable");
-    let args = tensors(&mut *chip, LANES, 16).with_scalar(chain == 1);
+    let args = tensors(&mut *chip, LANES, 16).with_scalar(pattern == Pattern::Chain);
     Measure::take(name, "million/s", 20, || {
         let start = Instant::now();
         device::run(&mut *chip, slot, args.clone()).expect("the run succeeds");

@@ -218,4 +218,15 @@ impl CoreArgs {
         self.after.push(task.0);
         self
     }
+
+    /// How many blocks the task has; a kernel's name for the message if there is none.
+    pub(crate) fn block_count(&self, kernel: &'static str) -> Result<u32, OrchestrationError> {
+        match self.n_blocks.unwrap_or(1) {
+            0 => Err(OrchestrationError::Task {
+                kernel,
+                problem: "it has 0 blocks".to_owned(),
+            }),
+            n_blocks => Ok(n_blocks),
+        }
+    }
 }

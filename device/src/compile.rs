@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use error::CompileError;
+pub(crate) use error::List;
 pub(crate) use paths::Variables;
 
 use crate::callable::{ChipCallable, Digest};

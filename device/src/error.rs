@@ -15,6 +15,7 @@ use crate::compile::CompileError;
 use crate::kernel::CoreType;
 use crate::library::LibraryError;
 use crate::platform::Platform;
+use crate::vendor::{MissingLibrary, VendorError, VisibleError};
 
 /// What can go wrong with a chip.
 #[derive(Debug, Error)]
@@ -106,6 +107,37 @@ pub enum DeviceError {
         callable: &'static str,
         /// What the compiler said.
         source: CompileError,
+    },
+    /// A library of the vendor is nowhere to be found.
+    #[error(transparent)]
+    Missing(Box<MissingLibrary>),
+    /// The list of visible devices cannot be used, or does not have the device.
+    #[error(transparent)]
+    Visible(#[from] VisibleError),
+    /// A call into the vendor's library was refused.
+    #[error(transparent)]
+    Vendor(#[from] VendorError),
+    /// The machine does not have so many devices.
+    #[error("open device {device_id} of {platform}: this process sees {count}, numbered from 0")]
+    NoSuchDevice {
+        /// The platform.
+        platform: Platform,
+        /// The number asked for.
+        device_id: u32,
+        /// How many there are.
+        count: u32,
+    },
+    /// A run took too long. The chip is unusable until a probe passes.
+    #[error(
+        "execute `{callable}` on chip {chip}: no end after {limit:?}; the chip is unusable until a probe passes"
+    )]
+    RunTimeout {
+        /// The chip's number.
+        chip: u32,
+        /// Name of the callable.
+        callable: &'static str,
+        /// The time limit.
+        limit: Duration,
     },
     /// A library cannot be used.
     #[error(transparent)]
@@ -229,16 +261,6 @@ pub enum DeviceError {
         chip: u32,
         /// Where.
         address: DeviceAddress,
-    },
-    /// The backend cannot do this.
-    #[error("{operation} on {platform}: {reason}")]
-    Unsupported {
-        /// What was asked.
-        operation: &'static str,
-        /// The platform.
-        platform: Platform,
-        /// Why not, and what to do instead.
-        reason: &'static str,
     },
     /// The chip was closed.
     #[error("{operation} on chip {chip}: it is closed")]

@@ -72,6 +72,7 @@
 #![deny(unsafe_code)]
 
 mod abi;
+mod allocations;
 mod args;
 mod callable;
 mod chip;
@@ -85,6 +86,7 @@ mod orchestrator;
 mod platform;
 mod process;
 mod sim;
+mod vendor;
 
 pub use args::{ChipArgs, CoreArgs, DeviceTensor, ScalarValue, core_args};
 pub use callable::{ChipCallable, Digest, Orchestration};
@@ -101,3 +103,4 @@ pub use orchestrator::{ChipOrchestrator, CoreTaskId};
 pub use platform::{Arch, CoreCounts, Platform, UnknownPlatform};
 pub use process::touched_in;
 pub use sim::{AddressReuse, SimFault, SimOptions, TaskFault};
+pub use vendor::{MissingLibrary, VendorError, VendorOptions, VisibleError};

@@ -43,8 +43,8 @@ pub enum CompileError {
     },
     /// The compiler of the platform is not installed.
     #[error(
-        "compile kernel `{kernel}` for {platform}: there is no `{compiler}` in {}; {advice}",
-        List(searched)
+        "compile kernel `{kernel}` for {platform}: there is no `{compiler}` {}on PATH; {advice}",
+        InKit(searched)
     )]
     NoCompiler {
         /// The kernel.
@@ -53,7 +53,7 @@ pub enum CompileError {
         platform: Platform,
         /// Name of the compiler.
         compiler: String,
-        /// Where it was looked for.
+        /// The directories of the vendor's kit that were looked into before the search path.
         searched: Vec<PathBuf>,
         /// What to do.
         advice: &'static str,
@@ -96,6 +96,19 @@ pub enum CompileError {
         /// The kernel.
         kernel: String,
     },
+}
+
+/// The directories before the search path, as the beginning of a clause.
+struct InKit<'a>(&'a [PathBuf]);
+
+impl fmt::Display for InKit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "in {}, nor ", List(self.0))
+        }
+    }
 }
 
 /// Paths, separated by commas.

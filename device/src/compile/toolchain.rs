@@ -193,25 +193,28 @@ fn core_flags(arch: Arch, core: CoreType) -> Vec<OsString> {
 
 /// The platform's compiler: `$CC` or `$CXX`, `cc` or `c++` on the search path; `ccec` of the vendor's kit.
 fn search(platform: Platform, job: &Job, variables: &Variables) -> Result<PathBuf, CompileError> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut searched: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let mut kit = Vec::new();
     let (name, advice) = match platform {
         Platform::Sim(_) if job.is_cpp() => (compiler_name("CXX", "c++"), HOST_ADVICE),
         Platform::Sim(_) => (compiler_name("CC", "cc"), HOST_ADVICE),
         Platform::A2a3 | Platform::A5 => {
-            let home = variables.resolve(&job.kernel, "$ASCEND_HOME_PATH").ok();
-            let kit = home
-                .iter()
-                .flat_map(|home| ["bin", "compiler/ccec_compiler/bin"].map(|dir| home.join(dir)));
-            searched.splice(0..0, kit);
+            if let Ok(home) = variables.resolve(&job.kernel, "$ASCEND_HOME_PATH") {
+                kit.extend(["bin", "compiler/ccec_compiler/bin"].map(|dir| home.join(dir)));
+            }
             ("ccec".to_owned(), CHIP_ADVICE)
         }
     };
-    find_program(&name, &searched).ok_or(CompileError::NoCompiler {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs: Vec<PathBuf> = kit
+        .iter()
+        .cloned()
+        .chain(std::env::split_paths(&path))
+        .collect();
+    find_program(&name, &dirs).ok_or(CompileError::NoCompiler {
         kernel: job.kernel.clone(),
         platform,
         compiler: name,
-        searched,
+        searched: kit,
         advice,
     })
 }

@@ -311,8 +311,10 @@ impl Chip for SimChip {
             });
         }
         for tensor in &args.tensors {
-            let (start, bytes) = tensor.footprint()?;
-            self.memory.resolve("use a tensor of", start, bytes)?;
+            let (first, bytes) = tensor.footprint()?;
+            self.memory
+                .allocations()
+                .resolve("use a tensor of", first, bytes)?;
         }
         let id = RunId(self.next_run);
         self.next_run += 1;

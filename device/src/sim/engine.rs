@@ -26,11 +26,12 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use taskgraph::{
-    Access, BufferId, BufferKind, Depth, Dispatch, Limits, Outcome, Placement, RunId, Scalar,
-    Scheduler, SubmitError, Tag, TaskId, TaskSpec, Tensor, WorkerId, WorkerKind,
+    Access, Depth, Dispatch, Limits, Outcome, Placement, RunId, Scalar, Scheduler, SubmitError,
+    TaskId, TaskSpec, WorkerId, WorkerKind,
 };
 
-use crate::args::{CoreArgs, DeviceTensor};
+use crate::allocations::Resolved;
+use crate::args::CoreArgs;
 use crate::callable::ChipCallable;
 use crate::chip::{Progress, RunReport};
 use crate::context::CoreTensor;
@@ -171,23 +172,20 @@ impl Engine {
         memory: &DeviceMemory,
     ) -> Result<TaskId, OrchestrationError> {
         let kernel = &self.callable().kernels[kernel_idx];
-        let refuse = |problem| OrchestrationError::Task {
-            kernel: kernel.name,
-            problem,
-        };
-        let n_blocks = args.n_blocks.unwrap_or(1);
-        if n_blocks == 0 {
-            return Err(refuse("it has 0 blocks".to_owned()));
-        }
-        let tensors = resolve_all(args, memory)?;
-        if let Some((a, b)) = overlapping_writes(&tensors) {
-            return Err(refuse(format!(
-                "its tensors {a} and {b} write overlapping bytes"
-            )));
-        }
+        let n_blocks = args.block_count(kernel.name)?;
+        let resolved = memory.allocations().tensors(kernel.name, args)?;
         self.make_room()?;
-        let task = self.submit_to_graph(kernel.core, &tensors, &args.after);
-        let task = task.map_err(|error| refuse(error.to_string()))?;
+        let task = self.submit_to_graph(kernel.core, &resolved, &args.after);
+        let task = task.map_err(|error| OrchestrationError::Task {
+            kernel: kernel.name,
+            problem: error.to_string(),
+        })?;
+        let tensors = resolved.iter().map(|it| CoreTensor {
+            start: memory.host_pointer(it.first),
+            view: it.view,
+            tag: it.tag,
+        });
+        let tensors = tensors.collect();
         self.store(task, kernel_idx, n_blocks, tensors, &args.scalars);
         Ok(task)
     }
@@ -339,7 +337,7 @@ impl Engine {
     fn submit_to_graph(
         &mut self,
         core: CoreType,
-        tensors: &[CoreTensor],
+        tensors: &[Resolved],
         after: &[TaskId],
     ) -> Result<TaskId, SubmitError> {
         self.accesses.clear();
@@ -409,47 +407,4 @@ fn shape(core: CoreType) -> usize {
         CoreType::Aiv => 1,
         CoreType::Mix => 2,
     }
-}
-
-fn resolve_all(
-    args: &CoreArgs,
-    memory: &DeviceMemory,
-) -> Result<SmallVec<[CoreTensor; 4]>, OrchestrationError> {
-    args.tensors
-        .iter()
-        .map(|(tensor, tag)| resolve(tensor, *tag, memory))
-        .collect()
-}
-
-/// A tensor as a view of the allocation that holds it: what may alias has one buffer identity, whatever the caller
-/// called it.
-fn resolve(
-    tensor: &DeviceTensor,
-    tag: Tag,
-    memory: &DeviceMemory,
-) -> Result<CoreTensor, OrchestrationError> {
-    let (first, bytes) = tensor.footprint()?;
-    let (allocation, span) = memory.resolve("use a tensor of", first, bytes)?;
-    let buffer = BufferId::new(0, allocation.base, 0, BufferKind::Device);
-    let (view, offset) = (&tensor.view, first.0 - allocation.base);
-    let (dtype, shape, strides) = (view.dtype(), view.shape(), view.strides());
-    let view = Tensor::strided(buffer, dtype, offset, shape, strides, allocation.bytes)?;
-    Ok(CoreTensor {
-        start: span.start,
-        view,
-        tag,
-    })
-}
-
-/// Two arguments of one task that write a common byte, in no order.
-fn overlapping_writes(tensors: &[CoreTensor]) -> Option<(usize, usize)> {
-    let writes = |idx: &usize| tensors[*idx].tag.writes();
-    let overlap = |a: usize, b: usize| {
-        let (a, b) = (&tensors[a].view, &tensors[b].view);
-        a.buffer() == b.buffer() && a.view().overlaps(&b.view())
-    };
-    let mut pairs = (0..tensors.len())
-        .filter(writes)
-        .flat_map(|b| (0..b).filter(writes).map(move |a| (a, b)));
-    pairs.find(|&(a, b)| overlap(a, b))
 }

@@ -6,14 +6,15 @@
 //! costs nothing until touched) and shows it to programs at [`BASE`], the same on every chip. So two chips
 //! hand out equal addresses, as real ones do, and a program that confuses them is caught here instead of on
 //! hardware. Turning an address into memory is one subtraction, but only behind a look-up that proves that
-//! the whole range lies inside one live allocation ([`DeviceMemory::resolve`]).
+//! the whole range lies inside one live allocation ([`Allocations::resolve`]).
 //!
 //! # Safety
 //!
-//! The `unsafe` here is `add` on the arena's pointer and copies through the result. Every offset comes from
-//! [`DeviceMemory::resolve`], which keeps it inside the mapping; the mapping lives as long as `self`. Bytes
+//! The `unsafe` here is copies to and from the arena, and giving pages back. Every range comes from
+//! [`Allocations::resolve`], which keeps it inside the mapping; the mapping lives as long as `self`. Bytes
 //! of the arena are always initialised (the kernel hands out zeroed pages), and no reference into the arena
-//! outlives a call of this file: whoever needs a slice makes it from a [`Span`] under its own proof.
+//! outlives a call of this file: whoever needs a slice makes it from
+//! [`DeviceMemory::host_pointer`] under its own proof.
 
 #![expect(
     unsafe_code,
@@ -24,8 +25,9 @@ use std::collections::BTreeMap;
 
 use memmap2::{MmapOptions, MmapRaw};
 
+use crate::allocations::Allocations;
 use crate::chip::{DeviceAddress, MemoryReport};
-use crate::error::{AddressProblem, DeviceError};
+use crate::error::DeviceError;
 
 /// Where every simulated chip's memory begins, as seen by programs.
 pub(crate) const BASE: u64 = 0x1240_0000_0000;
@@ -46,22 +48,6 @@ pub enum AddressReuse {
     AtOnce,
 }
 
-/// Memory of one live allocation, as the host sees it; valid while the allocation lives.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    /// First byte.
-    pub(crate) start: *mut u8,
-    /// Number of bytes that may be touched from `start` on.
-    pub(crate) bytes: usize,
-}
-
-/// A live allocation: its base address and its size as it was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Allocation {
-    pub(crate) base: u64,
-    pub(crate) bytes: u64,
-}
-
 /// The address space and allocator of one chip.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
@@ -70,8 +56,7 @@ pub(crate) struct DeviceMemory {
     reuse: AddressReuse,
     /// Free blocks, base to length; neighbours are always merged.
     free: BTreeMap<u64, u64>,
-    /// Live allocations, base to the size asked for.
-    live: BTreeMap<u64, u64>,
+    live: Allocations,
     used_bytes: u64,
     /// Where a late-reusing search starts.
     cursor: u64,
@@ -104,7 +89,7 @@ impl DeviceMemory {
         })?;
         placed.reverse();
         let free = BTreeMap::from([(BASE, bytes)]);
-        let live = BTreeMap::new();
+        let live = Allocations::new(chip);
         Ok(Self {
             chip,
             arena,
@@ -126,7 +111,7 @@ impl DeviceMemory {
             return Err(self.out_of_memory(bytes));
         };
         self.take(base, length);
-        self.live.insert(base, wanted);
+        self.live.record(base, wanted);
         self.used_bytes += length;
         self.cursor = base + length;
         Ok(DeviceAddress(base))
@@ -134,9 +119,7 @@ impl DeviceMemory {
 
     /// Frees the allocation that starts at `address`.
     pub(crate) fn free(&mut self, address: DeviceAddress) -> Result<(), DeviceError> {
-        let Some(bytes) = self.live.remove(&address.0) else {
-            return Err(self.refuse("free", address, 0, self.problem_at(address)));
-        };
+        let bytes = self.live.revoke(address)?;
         let length = bytes.next_multiple_of(ALIGNMENT);
         self.used_bytes -= length;
         self.release(address.0, length);
@@ -144,49 +127,34 @@ impl DeviceMemory {
         Ok(())
     }
 
-    /// Proves that `bytes` from `address` on lie inside one live allocation, and says where in host memory.
-    pub(crate) fn resolve(
-        &self,
-        operation: &'static str,
-        address: DeviceAddress,
-        bytes: u64,
-    ) -> Result<(Allocation, Span), DeviceError> {
-        let found = self.allocation_at(address);
-        let end = address.0.checked_add(bytes);
-        let problem = match (found, end) {
-            (_, None) => AddressProblem::Overflow,
-            (None, _) => AddressProblem::NotAllocated,
-            (Some(allocation), Some(end)) if end > allocation.base + allocation.bytes => {
-                AddressProblem::PastEnd {
-                    base: allocation.base,
-                    bytes: allocation.bytes,
-                }
-            }
-            (Some(allocation), Some(_)) => return Ok((allocation, self.span(address, bytes))),
-        };
-        Err(self.refuse(operation, address, bytes, problem))
+    /// The live allocations, to ask whether something lies inside one.
+    pub(crate) fn allocations(&self) -> &Allocations {
+        &self.live
     }
 
-    /// The live allocation that `address` lies in (its end counts, so that empty ranges resolve).
-    pub(crate) fn allocation_at(&self, address: DeviceAddress) -> Option<Allocation> {
-        let (&base, &bytes) = self.live.range(..=address.0).next_back()?;
-        (address.0 - base <= bytes).then_some(Allocation { base, bytes })
+    /// The host memory behind an address that was found in a live allocation.
+    pub(crate) fn host_pointer(&self, address: DeviceAddress) -> *mut u8 {
+        let offset = (address.0 - BASE) as usize;
+        debug_assert!(offset <= self.arena.len(), "{address} was resolved");
+        self.arena.as_mut_ptr().wrapping_add(offset)
     }
 
     /// Copies host bytes to `to`.
     pub(crate) fn write(&mut self, to: DeviceAddress, from: &[u8]) -> Result<(), DeviceError> {
-        let (_, span) = self.resolve("copy_to", to, from.len() as u64)?;
-        // SAFETY: `resolve` proved that `span` covers `from.len()` bytes of a live allocation; `from` is a
+        self.live.resolve("copy_to", to, from.len() as u64)?;
+        let start = self.host_pointer(to);
+        // SAFETY: `resolve` proved that `from.len()` bytes from `start` on belong to a live allocation; `from` is a
         // host slice and cannot overlap the arena, to which no reference exists while `self` is borrowed.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), span.start, span.bytes) };
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), start, from.len()) };
         Ok(())
     }
 
     /// Copies device bytes at `from` into a host slice.
     pub(crate) fn read(&self, to: &mut [u8], from: DeviceAddress) -> Result<(), DeviceError> {
-        let (_, span) = self.resolve("copy_from", from, to.len() as u64)?;
+        self.live.resolve("copy_from", from, to.len() as u64)?;
+        let start = self.host_pointer(from);
         // SAFETY: as in `write`, with the direction reversed; the arena's bytes are always initialised.
-        unsafe { std::ptr::copy_nonoverlapping(span.start, to.as_mut_ptr(), span.bytes) };
+        unsafe { std::ptr::copy_nonoverlapping(start, to.as_mut_ptr(), to.len()) };
         Ok(())
     }
 
@@ -279,43 +247,6 @@ impl DeviceMemory {
         };
         if let Err(error) = advised {
             tracing::debug!(%error, "pages of a freed allocation stay resident");
-        }
-    }
-
-    /// The host memory behind a range that is known to lie inside the arena.
-    fn span(&self, address: DeviceAddress, bytes: u64) -> Span {
-        let offset = (address.0 - BASE) as usize;
-        // SAFETY: callers proved that the range lies inside a live allocation, hence inside the arena.
-        let start = unsafe { self.arena.as_mut_ptr().add(offset) };
-        Span {
-            start,
-            bytes: bytes as usize,
-        }
-    }
-
-    /// Why `address` is not the base of a live allocation.
-    fn problem_at(&self, address: DeviceAddress) -> AddressProblem {
-        match self.allocation_at(address) {
-            Some(Allocation { base, bytes }) if address.0 < base + bytes => {
-                AddressProblem::NotBase { base, bytes }
-            }
-            _ => AddressProblem::NotAllocated,
-        }
-    }
-
-    fn refuse(
-        &self,
-        operation: &'static str,
-        address: DeviceAddress,
-        bytes: u64,
-        problem: AddressProblem,
-    ) -> DeviceError {
-        DeviceError::Address {
-            operation,
-            chip: self.chip,
-            address,
-            bytes,
-            problem,
         }
     }
 

@@ -1,42 +1,80 @@
-//! What every chip must do, whatever is behind the trait. The suite runs on each platform; one whose chip cannot be
-//! opened on this machine is skipped, with its reason on the output.
+//! What every chip must do, whatever is behind the trait.
 
 use device::{
-    Chip, ChipArgs, ChipCallable, ChipOrchestrator, DeviceAddress, DeviceError, DeviceTensor,
+    Arch, Chip, ChipArgs, ChipCallable, ChipOrchestrator, DeviceAddress, DeviceError, DeviceTensor,
     Kernel, KernelContext, KernelError, OpenOptions, OrchestrationError, Platform, Progress,
     core_args,
 };
+use rstest::rstest;
 use taskgraph::DType;
 
-use crate::support::{FOUR_TASKS, FourTasks, chain};
+use crate::fake::Fake;
+use crate::support::{FOUR_TASKS, FOUR_TASKS_IN_C, FourTasks, chain};
 
-/// Runs a check on a fresh chip of every platform.
-fn on_every_platform(check: impl Fn(&mut dyn Chip)) {
-    let mut checked = 0;
-    for platform in Platform::ALL {
-        match device::open(platform, 0, &OpenOptions::default()) {
-            Ok(mut chip) => {
-                check(&mut *chip);
-                checked += 1;
-            }
-            Err(error) if !platform.is_simulated() => skip(platform, &error),
-            Err(error) => panic!("{platform} must always open: {error}"),
-        }
-    }
-    assert!(checked >= 2, "both simulated architectures were checked");
+/// A chip to be checked.
+struct Subject {
+    chip: Box<dyn Chip>,
+    /// The four tasks in a form that this chip can run.
+    four_tasks: &'static ChipCallable,
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "a skipped platform is reported with its reason"
-)]
-fn skip(platform: Platform, error: &DeviceError) {
-    eprintln!("skipped on {platform}: {}", chain(error));
+impl Subject {
+    fn simulated(arch: Arch) -> Self {
+        let chip = device::open(Platform::Sim(arch), 0, &OpenOptions::default()).unwrap();
+        Self {
+            chip,
+            four_tasks: &FOUR_TASKS,
+        }
+    }
+
+    /// A vendor's chip, with the library that is there.
+    fn vendor(platform: Platform, options: &OpenOptions) -> Result<Self, DeviceError> {
+        let chip = device::open(platform, 0, options)?;
+        Ok(Self {
+            chip,
+            four_tasks: &FOUR_TASKS_IN_C,
+        })
+    }
+}
+
+/// Runs a check on a fresh chip of every kind: both simulated ones, the vendor's backend on the fake library, and what
+/// hardware there is.
+fn on_every_chip(check: impl Fn(&mut dyn Chip, &'static ChipCallable)) {
+    let fake = Fake::new(&[]);
+    let mut subjects = vec![
+        Subject::simulated(Arch::A2a3),
+        Subject::simulated(Arch::A5),
+        Subject::vendor(Platform::A2a3, &fake.options()).unwrap(),
+    ];
+    for platform in [Platform::A2a3, Platform::A5] {
+        subjects.extend(Subject::vendor(platform, &OpenOptions::default()));
+    }
+    for Subject {
+        mut chip,
+        four_tasks,
+    } in subjects
+    {
+        check(&mut *chip, four_tasks);
+    }
+}
+
+#[rstest]
+fn the_vendors_own_chip_is_checked_or_skipped(
+    #[values(Platform::A2a3, Platform::A5)] on: Platform,
+) {
+    if let Err(error) = Subject::vendor(on, &OpenOptions::default()) {
+        assert!(
+            matches!(error, DeviceError::Missing(_)),
+            "{}",
+            chain(&error)
+        );
+        println!("skipped: {}", chain(&error));
+    }
 }
 
 #[test]
 fn memory_holds_what_was_copied_to_it() {
-    on_every_platform(|chip| {
+    on_every_chip(|chip, _| {
         let bytes: Vec<u8> = (0..10_000).map(|i| (i % 251) as u8).collect();
         let address = chip.malloc(10_000).unwrap();
         chip.copy_to(address, &bytes).unwrap();
@@ -53,7 +91,7 @@ fn memory_holds_what_was_copied_to_it() {
 
 #[test]
 fn a_wrong_address_is_refused_and_changes_nothing() {
-    on_every_platform(|chip| {
+    on_every_chip(|chip, _| {
         let address = chip.malloc(4096).unwrap();
         let past = DeviceAddress(address.0 + 4095);
         let refused = |result: Result<(), DeviceError>| {
@@ -74,9 +112,9 @@ fn a_wrong_address_is_refused_and_changes_nothing() {
 
 #[test]
 fn a_run_of_dependent_tasks_gives_the_result_of_program_order() {
-    on_every_platform(|chip| {
+    on_every_chip(|chip, four_tasks| {
         let work = FourTasks::on(chip, 1000);
-        let slot = chip.register(&FOUR_TASKS).unwrap();
+        let slot = chip.register(four_tasks).unwrap();
         let report = device::run(chip, slot, work.args.clone()).unwrap();
         work.check(chip);
         assert_eq!((report.tasks, report.blocks), (4, 4));
@@ -90,17 +128,17 @@ fn a_run_of_dependent_tasks_gives_the_result_of_program_order() {
 
 #[test]
 fn registering_twice_gives_the_same_slot() {
-    on_every_platform(|chip| {
-        let slot = chip.register(&FOUR_TASKS).unwrap();
-        assert_eq!(chip.register(&FOUR_TASKS).unwrap(), slot);
+    on_every_chip(|chip, four_tasks| {
+        let slot = chip.register(four_tasks).unwrap();
+        assert_eq!(chip.register(four_tasks).unwrap(), slot);
     });
 }
 
 #[test]
 fn a_run_is_accepted_at_its_launch_and_each_step_has_its_order() {
-    on_every_platform(|chip| {
+    on_every_chip(|chip, four_tasks| {
         let work = FourTasks::on(chip, 8);
-        let slot = chip.register(&FOUR_TASKS).unwrap();
+        let slot = chip.register(four_tasks).unwrap();
         let run = chip.prepare(slot, work.args.clone()).unwrap();
         let early = chip.poll(run).unwrap_err();
         assert!(
@@ -135,9 +173,9 @@ fn a_run_is_accepted_at_its_launch_and_each_step_has_its_order() {
 
 #[test]
 fn runs_are_prepared_up_to_the_limit_while_others_execute() {
-    on_every_platform(|chip| {
+    on_every_chip(|chip, four_tasks| {
         let work = FourTasks::on(chip, 8);
-        let slot = chip.register(&FOUR_TASKS).unwrap();
+        let slot = chip.register(four_tasks).unwrap();
         let first = chip.prepare(slot, work.args.clone()).unwrap();
         chip.launch(first).unwrap();
         let max = chip.max_prepared();
@@ -156,8 +194,8 @@ fn runs_are_prepared_up_to_the_limit_while_others_execute() {
 
 #[test]
 fn arguments_outside_live_memory_are_refused_before_the_device_sees_them() {
-    on_every_platform(|chip| {
-        let slot = chip.register(&FOUR_TASKS).unwrap();
+    on_every_chip(|chip, four_tasks| {
+        let slot = chip.register(four_tasks).unwrap();
         let address = chip.malloc(16).unwrap();
         let tensor =
             |at: u64, n| DeviceTensor::contiguous(DeviceAddress(at), DType::F32, &[n]).unwrap();
@@ -210,7 +248,12 @@ fn writes_input(cx: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 #[test]
 fn a_failing_run_names_its_cause_and_leaves_the_chip_usable() {
-    on_every_platform(|chip| {
+    for arch in [Arch::A2a3, Arch::A5] {
+        let Subject {
+            mut chip,
+            four_tasks,
+        } = Subject::simulated(arch);
+        let chip = &mut *chip;
         let slot = chip.register(&MISUSED).unwrap();
         let texts: Vec<String> = (0..6_u64)
             .map(|misuse| {
@@ -234,15 +277,15 @@ fn a_failing_run_names_its_cause_and_leaves_the_chip_usable() {
             "intermediate memory is gone"
         );
         let work = FourTasks::on(chip, 8);
-        let slot = chip.register(&FOUR_TASKS).unwrap();
+        let slot = chip.register(four_tasks).unwrap();
         device::run(chip, slot, work.args.clone()).unwrap();
         work.check(chip);
-    });
+    }
 }
 
 #[test]
 fn a_closed_chip_says_so_and_closes_again() {
-    on_every_platform(|chip| {
+    on_every_chip(|chip, _| {
         chip.close().unwrap();
         chip.close().unwrap();
         assert!(matches!(chip.malloc(1), Err(DeviceError::Closed { .. })));

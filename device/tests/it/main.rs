@@ -1,6 +1,8 @@
 //! What a chip does, seen from outside: one conformance suite for every backend, and the simulator's own promises.
 
 mod conformance;
+mod fake;
 mod faults;
 mod kernels;
 mod support;
+mod vendor;

@@ -1,8 +1,9 @@
 //! Callables and helpers that several modules use.
 
 use device::{
-    Arch, Chip, ChipArgs, ChipCallable, ChipOrchestrator, DeviceAddress, DeviceTensor, Kernel,
-    KernelContext, KernelError, OpenOptions, OrchestrationError, Platform, SimOptions, core_args,
+    Arch, Chip, ChipArgs, ChipCallable, ChipOrchestrator, CoreType, DeviceAddress, DeviceTensor,
+    Kernel, KernelBody, KernelContext, KernelError, KernelSource, OpenOptions, OrchestrationError,
+    Platform, SimOptions, core_args,
 };
 use taskgraph::DType;
 
@@ -17,6 +18,32 @@ pub(crate) static FOUR_TASKS: ChipCallable = ChipCallable {
         Kernel::vector("scale", scale),
     ],
 };
+
+/// The same, with kernels from C sources.
+pub(crate) static FOUR_TASKS_IN_C: ChipCallable = ChipCallable {
+    name: "four_tasks",
+    orchestration: four_tasks,
+    kernels: &[
+        from_c("add", CoreType::Aiv),
+        from_c("sub", CoreType::Aiv),
+        from_c("mul", CoreType::Aic),
+        from_c("scale", CoreType::Aiv),
+    ],
+};
+
+const fn from_c(name: &'static str, core: CoreType) -> Kernel {
+    let sources = &["$KERNELS/four_tasks.c"];
+    let source = KernelSource {
+        sources,
+        defines: &[],
+        extra_include_dirs: &[],
+    };
+    Kernel {
+        name,
+        core,
+        body: KernelBody::Source(source),
+    }
+}
 
 fn four_tasks(orch: &mut ChipOrchestrator<'_>, args: &ChipArgs) -> Result<(), OrchestrationError> {
     let (a, b, out) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::error::AddressProblem;
 
 const BUDGET: u64 = 64 * ALIGNMENT;
 
@@ -25,7 +26,7 @@ fn ranges_are_accepted_inside_one_live_allocation_only() {
     let next = memory.malloc(512).unwrap();
     assert_eq!(next.0, base.0 + 512, "neighbours");
     let at = |offset: u64| DeviceAddress(base.0 + offset);
-    let resolve = |address, bytes| memory.resolve("use", address, bytes);
+    let resolve = |address, bytes| memory.allocations().resolve("use", address, bytes);
     assert!(resolve(at(0), 512).is_ok());
     assert!(resolve(at(511), 1).is_ok());
     assert!(resolve(at(0), 0).is_ok());

@@ -1,0 +1,162 @@
+//! The live allocations of one chip: which ranges of addresses may be touched, and which addresses may be freed.
+//!
+//! Both backends ask here before each native call, so that a wrong address is refused the same way on a simulated chip
+//! and on a real one.
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+use taskgraph::{BufferId, BufferKind, Tag, Tensor};
+
+use crate::args::{CoreArgs, DeviceTensor};
+use crate::chip::DeviceAddress;
+use crate::error::{AddressProblem, DeviceError, OrchestrationError};
+
+/// A live allocation: its base address and its size as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allocation {
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A tensor argument of a task that was found in live memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resolved {
+    /// Address of the first byte of its footprint.
+    pub(crate) first: DeviceAddress,
+    /// It, as a view of the allocation that holds it: what may alias has one buffer identity, whatever the caller
+    /// called it.
+    pub(crate) view: Tensor,
+    pub(crate) tag: Tag,
+}
+
+/// Base to size of every live allocation of a chip.
+#[derive(Debug)]
+pub(crate) struct Allocations {
+    chip: u32,
+    live: BTreeMap<u64, u64>,
+}
+
+impl Allocations {
+    pub(crate) fn new(chip: u32) -> Self {
+        Self {
+            chip,
+            live: BTreeMap::new(),
+        }
+    }
+
+    /// Notes an allocation that the device made.
+    pub(crate) fn record(&mut self, base: u64, bytes: u64) {
+        self.live.insert(base, bytes);
+    }
+
+    /// Forgets the allocation that starts at `address`; its size. To be called before the native free, so that a free
+    /// that fails is a leak and not a live pointer.
+    pub(crate) fn revoke(&mut self, address: DeviceAddress) -> Result<u64, DeviceError> {
+        let problem = match self.at(address) {
+            Some(Allocation { base, bytes }) if base == address.0 => {
+                self.live.remove(&base);
+                return Ok(bytes);
+            }
+            Some(Allocation { base, bytes }) if address.0 < base + bytes => {
+                AddressProblem::NotBase { base, bytes }
+            }
+            _ => AddressProblem::NotAllocated,
+        };
+        Err(self.refuse("free", address, 0, problem))
+    }
+
+    /// Forgets all, because the device did.
+    pub(crate) fn clear(&mut self) {
+        self.live.clear();
+    }
+
+    /// The allocation that holds `bytes` bytes from `address` on.
+    pub(crate) fn resolve(
+        &self,
+        operation: &'static str,
+        address: DeviceAddress,
+        bytes: u64,
+    ) -> Result<Allocation, DeviceError> {
+        let problem = match (self.at(address), address.0.checked_add(bytes)) {
+            (_, None) => AddressProblem::Overflow,
+            (None, _) => AddressProblem::NotAllocated,
+            (Some(found), Some(end)) if end > found.base + found.bytes => AddressProblem::PastEnd {
+                base: found.base,
+                bytes: found.bytes,
+            },
+            (Some(found), Some(_)) => return Ok(found),
+        };
+        Err(self.refuse(operation, address, bytes, problem))
+    }
+
+    /// Finds a tensor in live memory.
+    pub(crate) fn tensor(
+        &self,
+        tensor: &DeviceTensor,
+        tag: Tag,
+    ) -> Result<Resolved, OrchestrationError> {
+        let (first, bytes) = tensor.footprint()?;
+        let allocation = self.resolve("use a tensor of", first, bytes)?;
+        let buffer = BufferId::new(0, allocation.base, 0, BufferKind::Device);
+        let (view, offset) = (&tensor.view, first.0 - allocation.base);
+        let (dtype, shape, strides) = (view.dtype(), view.shape(), view.strides());
+        let view = Tensor::strided(buffer, dtype, offset, shape, strides, allocation.bytes)?;
+        Ok(Resolved { first, view, tag })
+    }
+
+    /// Finds all tensors of a task in live memory; no two of them may write a common byte.
+    pub(crate) fn tensors(
+        &self,
+        kernel: &'static str,
+        args: &CoreArgs,
+    ) -> Result<SmallVec<[Resolved; 4]>, OrchestrationError> {
+        let mut all: SmallVec<[Resolved; 4]> = SmallVec::new();
+        for (idx, (tensor, tag)) in args.tensors.iter().enumerate() {
+            let tensor = self.tensor(tensor, *tag)?;
+            if let Some(other) = all.iter().position(|other| both_write(other, &tensor)) {
+                let problem = format!("its tensors {other} and {idx} write overlapping bytes");
+                return Err(OrchestrationError::Task { kernel, problem });
+            }
+            all.push(tensor);
+        }
+        Ok(all)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Bases of all live allocations.
+    pub(crate) fn bases(&self) -> impl Iterator<Item = u64> {
+        self.live.keys().copied()
+    }
+
+    /// The allocation that `address` lies in; its end counts, so that empty ranges resolve.
+    fn at(&self, address: DeviceAddress) -> Option<Allocation> {
+        let (&base, &bytes) = self.live.range(..=address.0).next_back()?;
+        (address.0 - base <= bytes).then_some(Allocation { base, bytes })
+    }
+
+    fn refuse(
+        &self,
+        operation: &'static str,
+        address: DeviceAddress,
+        bytes: u64,
+        problem: AddressProblem,
+    ) -> DeviceError {
+        DeviceError::Address {
+            operation,
+            chip: self.chip,
+            address,
+            bytes,
+            problem,
+        }
+    }
+}
+
+/// Whether two arguments of one task write a common byte, in no order.
+fn both_write(a: &Resolved, b: &Resolved) -> bool {
+    let write = a.tag.writes() && b.tag.writes() && a.view.buffer() == b.view.buffer();
+    write && a.view.view().overlaps(&b.view.view())
+}
