@@ -54,6 +54,16 @@ pub struct ChipCallable {
 }
 
 impl ChipCallable {
+    /// A callable from its parts; nothing is checked before it is registered.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        orchestration: Orchestration,
+        kernels: &'static [Kernel],
+    ) -> Self {
+        Self { name, orchestration, kernels }
+    }
+
     /// The position of a kernel by name.
     #[must_use]
     pub fn kernel_idx(&self, name: &str) -> Option<usize> {

@@ -34,11 +34,8 @@ struct Options {
 }
 
 /// What a chip runs: an orchestration that submits one core task.
-static VECTOR_ADD: ChipCallable = ChipCallable {
-    name: "vector_add",
-    orchestration: orchestrate,
-    kernels: &[Kernel::vector("add", add)],
-};
+static VECTOR_ADD: ChipCallable =
+    ChipCallable::new("vector_add", orchestrate, &[Kernel::vector("add", add)]);
 
 fn orchestrate(orch: &mut ChipOrchestrator<'_>, args: &ChipArgs) -> Result<(), OrchestrationError> {
     let (a, b, c) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);

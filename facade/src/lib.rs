@@ -4,9 +4,24 @@
 //! and host-side helpers), infers the order from what each task reads and writes, sends each task to its worker through
 //! shared memory, and takes the whole tree down cleanly, whatever dies first.
 //!
+//! ```standalone_crate
+//! use facade::{Worker, args};
+//!
+//! fn main() -> Result<(), facade::Error> {
+//!     let node = Worker::node().sub_workers(1).build()?;
+//!     let double = node.register_fn("double", |args| {
+//!         args.output::<u32>(0)?.iter_mut().for_each(|x| *x *= 2);
+//!         Ok(())
+//!     })?;
+//!     node.init()?; // forks: the process must have one thread
+//!     let x = node.buffer_from(&[1_u32, 2, 3])?;
+//!     node.run(|orch| orch.submit_sub(&double, args().inout(&x)))?;
+//!     assert_eq!(x.to_vec()?, [2, 4, 6]);
+//!     node.close()
+//! }
 //! ```
-#![doc = include_str!("../examples/readme.rs")]
-//! ```
+//!
+//! The examples show chips: `readme` in twenty lines, `vector_add` from end to end.
 //!
 //! # The parts
 //!
@@ -30,6 +45,10 @@
 //! It does not fork from a process with several threads. It registers no callable after `init` (not built yet). It moves
 //! no data between machines. It never touches a device in the process that calls it.
 #![deny(unsafe_code)]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod config;
 mod worker;
