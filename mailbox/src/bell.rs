@@ -83,9 +83,14 @@ impl Bell {
     fn wake(&self) {
         let mut word = self.word().load(Ordering::Relaxed);
         while word & PARKED != 0 {
-            let rung = if cfg!(weaken = "bell_count") { 0 } else { word.wrapping_add(PARKED) };
+            let rung = if cfg!(weaken = "bell_count") {
+                0
+            } else {
+                word.wrapping_add(PARKED)
+            };
             let changed =
-                self.word().compare_exchange(word, rung, Ordering::Relaxed, Ordering::Relaxed);
+                self.word()
+                    .compare_exchange(word, rung, Ordering::Relaxed, Ordering::Relaxed);
             match changed {
                 Ok(_) => return futex::wake_all(self.word()),
                 Err(now) => word = now,

@@ -347,7 +347,9 @@ impl ChildEnd {
     }
 
     pub(crate) fn publish_without_ringing(&mut self, task: &Task, stamp: Stamp) {
-        self.shared.tasks[usize::from(task.0.frame)].reply.publish(stamp);
+        self.shared.tasks[usize::from(task.0.frame)]
+            .reply
+            .publish(stamp);
     }
 }
 

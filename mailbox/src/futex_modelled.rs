@@ -40,7 +40,10 @@ pub(crate) fn wait(
     _fallback: Duration,
 ) -> Woken {
     let guard = KERNEL.lock.lock().unwrap();
-    if words.iter().all(|(word, value)| word.load(Ordering::Relaxed) == *value) {
+    if words
+        .iter()
+        .all(|(word, value)| word.load(Ordering::Relaxed) == *value)
+    {
         drop(KERNEL.sleepers.wait(guard).unwrap());
     }
     Woken::LookAgain

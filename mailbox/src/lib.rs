@@ -60,7 +60,10 @@
 //! It never interprets a payload, never starts or signals a process, never reuses the mailbox of a dead
 //! child, and never hands out a reference to memory that a peer may write.
 #![deny(unsafe_code)]
-#![cfg_attr(loom, allow(dead_code, unused_imports, reason = "models have no segments"))]
+#![cfg_attr(
+    loom,
+    allow(dead_code, unused_imports, reason = "models have no segments")
+)]
 
 mod bell;
 mod child;
@@ -71,11 +74,11 @@ mod futex;
 #[cfg(loom)]
 #[path = "futex_modelled.rs"]
 mod futex;
-#[cfg(all(loom, test))]
-mod models;
 mod layout;
 mod mailbox;
 mod message;
+#[cfg(all(loom, test))]
+mod models;
 mod parent;
 mod poison;
 mod request;

@@ -33,7 +33,12 @@ fn ends(task_frames: usize) -> (ParentEnd, ChildEnd) {
 }
 
 fn identity(dispatch: u64) -> Identity {
-    Identity { run: 1, slot: 2, generation: 3, dispatch }
+    Identity {
+        run: 1,
+        slot: 2,
+        generation: 3,
+        dispatch,
+    }
 }
 
 /// Serves `n` requests: a task's answer is its payload plus one, a control's is its payload.
@@ -55,13 +60,20 @@ fn serve(child: &mut ChildEnd, n: usize) {
 }
 
 fn submit(parent: &mut ParentEnd, dispatch: u8) {
-    parent.submit(identity(u64::from(dispatch)), 0, &[dispatch * 10]).unwrap();
+    parent
+        .submit(identity(u64::from(dispatch)), 0, &[dispatch * 10])
+        .unwrap();
 }
 
 /// Waits for the end of a task and checks that it is the whole of it.
 fn await_done(parent: &mut ParentEnd, dispatch: u8) {
     parent.wait(&mut Waiter::new(), &Immortal, None).unwrap();
-    let Some(Event::Done { identity: done, accepted: true, outcome }) = parent.poll().unwrap() else {
+    let Some(Event::Done {
+        identity: done,
+        accepted: true,
+        outcome,
+    }) = parent.poll().unwrap()
+    else {
         panic!("the task has not ended");
     };
     assert_eq!(done, identity(u64::from(dispatch)));
@@ -112,7 +124,15 @@ fn one_parked_parent_hears_both_children() {
         let a = thread::spawn(move || serve(&mut child_a, 1));
         let b = thread::spawn(move || serve(&mut child_b, 1));
         let ready = || parent_a.is_ready() && parent_b.is_ready();
-        doorbell.wait(&mut Waiter::new(), &Immortal, Activity::InFlight, None, ready).unwrap();
+        doorbell
+            .wait(
+                &mut Waiter::new(),
+                &Immortal,
+                Activity::InFlight,
+                None,
+                ready,
+            )
+            .unwrap();
         await_done(&mut parent_a, 1);
         await_done(&mut parent_b, 1);
         a.join().unwrap();
@@ -129,7 +149,9 @@ fn one_ring_reaches_every_parked_thread() {
         let wait = |doorbell: Doorbell, flag: loom::sync::Arc<AtomicU32>| {
             move || {
                 let ready = || flag.load(Ordering::Acquire) == 1;
-                doorbell.wait(&mut Waiter::new(), &Immortal, Activity::Idle, None, ready).unwrap();
+                doorbell
+                    .wait(&mut Waiter::new(), &Immortal, Activity::Idle, None, ready)
+                    .unwrap();
             }
         };
         let one = thread::spawn(wait(doorbell.clone(), flag.clone()));
@@ -149,7 +171,10 @@ fn a_shutdown_overtakes_nothing() {
         let (mut parent, mut child) = ends(1);
         let server = thread::spawn(move || {
             serve(&mut child, 1);
-            assert!(matches!(child.next(&Immortal, None).unwrap(), Request::Shutdown));
+            assert!(matches!(
+                child.next(&Immortal, None).unwrap(),
+                Request::Shutdown
+            ));
         });
         submit(&mut parent, 1);
         parent.shutdown();

@@ -81,7 +81,10 @@ fn child_dies(after: ChildDiesAfter) {
                 assert_eq!(outcome, Outcome::Ok(&[11]));
             }
             Err(WaitError::PeerDied) => {
-                assert!(!published, "{after:?}: what was published before the death counts");
+                assert!(
+                    !published,
+                    "{after:?}: what was published before the death counts"
+                );
                 let poisoned = parent.poll().unwrap_err();
                 assert!(matches!(poisoned.cause(), Cause::PeerDied { .. }));
             }

@@ -1,3 +1,7 @@
 //! What the mailbox promises, one behaviour per module, through the public API.
 
+mod attach;
+mod channel;
 mod exchange;
+mod hostile;
+mod segments;

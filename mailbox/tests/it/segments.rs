@@ -1,0 +1,132 @@
+//! Segments: their size is fixed and real, their pages exist, their borders hold.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use mailbox::{Access, Pages, Reserve, Segment, SegmentError, SegmentOptions};
+
+fn dup(segment: &Segment) -> OwnedFd {
+    segment.as_fd().try_clone_to_owned().unwrap()
+}
+
+#[test]
+fn bytes_written_here_are_read_through_another_mapping() {
+    let segment = Segment::create("test", 10_000).unwrap();
+    let twin = Segment::from_fd(dup(&segment), 10_000).unwrap();
+    let bytes: Vec<u8> = (0..100).collect();
+    for offset in [0, 1, 7, 8, 4090, 9_900] {
+        segment.write_at(offset, &bytes).unwrap();
+        let mut copy = vec![0; 100];
+        twin.read_at(offset, &mut copy).unwrap();
+        assert_eq!(copy, bytes, "at {offset}");
+    }
+}
+
+#[test]
+fn nothing_outside_the_segment_can_be_reached() {
+    let segment = Segment::create("test", 100).unwrap();
+    for (offset, len) in [(100, 1), (0, 101), (99, 2), (usize::MAX, 2)] {
+        let refused = segment.read_at(offset, &mut vec![0; len]).unwrap_err();
+        assert!(
+            matches!(refused, SegmentError::OutOfBounds { bytes: 100, .. }),
+            "{refused}"
+        );
+        assert!(segment.write_at(offset, &vec![0; len]).is_err());
+    }
+    segment.read_at(100, &mut []).unwrap();
+}
+
+#[test]
+fn a_segment_of_another_size_than_announced_is_refused() {
+    let segment = Segment::create("test", 4096).unwrap();
+    for announced in [0, 4095, 4097, 1 << 40] {
+        let refused = Segment::from_fd(dup(&segment), announced).unwrap_err();
+        assert!(
+            matches!(refused, SegmentError::WrongSize { found: 4096, .. }),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn a_descriptor_that_could_still_be_truncated_is_refused() {
+    let file = tempfile_without_seals();
+    let refused = Segment::from_fd(file, 4096).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            SegmentError::NotSealed { .. } | SegmentError::Os { .. }
+        ),
+        "{refused}"
+    );
+}
+
+fn tempfile_without_seals() -> OwnedFd {
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    let fd = memfd_create(
+        c"plain",
+        MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING,
+    )
+    .unwrap();
+    nix::unistd::ftruncate(&fd, 4096).unwrap();
+    fd
+}
+
+#[test]
+fn a_segment_cannot_be_truncated_by_anybody() {
+    let segment = Segment::create("test", 8192).unwrap();
+    let fd = dup(&segment);
+    assert_eq!(
+        nix::unistd::ftruncate(&fd, 4096),
+        Err(nix::errno::Errno::EPERM)
+    );
+    assert_eq!(
+        nix::unistd::ftruncate(&fd, 16384),
+        Err(nix::errno::Errno::EPERM)
+    );
+}
+
+#[test]
+fn a_read_only_descriptor_cannot_be_mapped_for_writing() {
+    let segment = Segment::create("test", 4096).unwrap();
+    segment.write_at(5, b"seen").unwrap();
+    let fd = segment.readonly_fd().unwrap();
+    assert!(Segment::from_fd(fd.try_clone().unwrap(), 4096).is_err());
+    let reader = Segment::map_readonly(fd, 4096).unwrap();
+    assert_eq!(reader.access(), Access::ReadOnly);
+    let mut copy = [0; 4];
+    reader.read_at(5, &mut copy).unwrap();
+    assert_eq!(&copy, b"seen");
+    assert!(matches!(
+        reader.write_at(0, b"x"),
+        Err(SegmentError::ReadOnly)
+    ));
+}
+
+#[test]
+fn a_segment_that_the_machine_cannot_back_is_an_error_at_once() {
+    let refused = Segment::create("too large", 1 << 44).unwrap_err();
+    assert!(
+        matches!(refused, SegmentError::OutOfMemory { .. }),
+        "{refused}"
+    );
+    let zero = Segment::create("empty", 0).unwrap_err();
+    assert!(
+        matches!(zero, SegmentError::Size { bytes: 0, .. }),
+        "{zero}"
+    );
+}
+
+#[test]
+fn a_sparse_segment_reserves_what_is_asked_for() {
+    let options = SegmentOptions {
+        reserve: Reserve::First(4096),
+        pages: Pages::HugeHint,
+    };
+    let segment = Segment::create_with("sparse", 1 << 30, options).unwrap();
+    let blocks = |segment: &Segment| nix::sys::stat::fstat(segment).unwrap().st_blocks * 512;
+    assert_eq!(blocks(&segment), 4096);
+    segment.reserve(1 << 20, 8192).unwrap();
+    segment.write_at(1 << 20, &[1; 8192]).unwrap();
+    assert!(blocks(&segment) >= 4096 + 8192);
+    assert!(segment.reserve(1 << 30, 1).is_err());
+}
