@@ -98,6 +98,8 @@ const RULES: &[Rule] = &[
     rust::MODULE_DOC,
     rust::NO_PRINT,
     rust::ATOMICS,
+    rust::EXPECT_NOT_ALLOW,
+    rust::FILE_LENGTH,
     safety::SAFETY_COMMENT,
     arrows::ARROWS,
     arrows::PORTABLE,

@@ -24,6 +24,20 @@ pub(super) const ATOMICS: Rule = Rule {
     check: atomics,
 };
 
+/// A lint is silenced by an expectation.
+pub(super) const EXPECT_NOT_ALLOW: Rule = Rule {
+    name: "expect-not-allow",
+    reason: "an `expect` is reported when there is nothing left to silence; an `allow` stays for ever",
+    check: allows,
+};
+
+/// Files stay small enough to be read in one go.
+pub(super) const FILE_LENGTH: Rule = Rule {
+    name: "file-length",
+    reason: "a file that has one subject fits in one reading; a longer one has two",
+    check: lengths,
+};
+
 fn module_docs(tree: &Tree<'_>) -> Vec<Finding> {
     let begins = |text: &str| {
         text.lines()
@@ -112,6 +126,44 @@ fn atomics_in(file: &File) -> Vec<Finding> {
     let what = "an atomic that does not come through `crate::sync`";
     found
         .map(|(nth, _)| Finding::at(&file.path, nth + 1, what))
+        .collect()
+}
+
+fn allows(tree: &Tree<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for file in tree.ending("rs") {
+        for (nth, line) in lines(&file.text).iter().enumerate() {
+            if line.code.contains("#[allow(") || line.code.contains("#![allow(") {
+                found.push(Finding::at(
+                    &file.path,
+                    nth + 1,
+                    "`allow`, where `expect` would do",
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// Lines of a file at most, and of a `lib.rs`, which is a table of contents.
+const LINES_MAX: usize = 600;
+const CONTENTS_MAX: usize = 120;
+
+fn lengths(tree: &Tree<'_>) -> Vec<Finding> {
+    let max = |file: &File| {
+        if file.path.ends_with("src/lib.rs") {
+            CONTENTS_MAX
+        } else {
+            LINES_MAX
+        }
+    };
+    tree.ending("rs")
+        .map(|file| (file, file.text.lines().count()))
+        .filter(|(file, n_lines)| *n_lines > max(file))
+        .map(|(file, n_lines)| {
+            let what = format!("{n_lines} lines, where {} are the most", max(file));
+            Finding::at(&file.path, max(file) + 1, what)
+        })
         .collect()
 }
 

@@ -5,6 +5,7 @@
 mod fixture;
 
 mod bench;
+mod build;
 mod ci;
 mod interrupt;
 mod names;

@@ -1,6 +1,6 @@
 //! Module docs and prints.
 
-use super::{ATOMICS, MODULE_DOC, NO_PRINT};
+use super::{ATOMICS, EXPECT_NOT_ALLOW, FILE_LENGTH, MODULE_DOC, NO_PRINT};
 use crate::{fixture::Fixture, tidy::tests::check_finds};
 
 #[test]
@@ -91,4 +91,36 @@ fn sync_itself_and_what_comes_through_it_is_good() {
     check_finds(&ATOMICS, &with_models("src/sync.rs", text), &[]);
     let text = "//! A.\n\nuse crate::sync::atomic::AtomicU32;\n";
     check_finds(&ATOMICS, &with_models("src/a.rs", text), &[]);
+}
+
+#[test]
+fn an_allow_is_found_and_an_expect_is_good() {
+    let mut fixture = Fixture::new(&["lifecycle"]);
+    let text = "//! A. `#[allow(dead_code)]`\n\n#[expect(dead_code, reason = \"r\")]\nfn f() {}\n\n\
+                #[allow(dead_code, reason = \"r\")]\nfn g() {}\n";
+    fixture.write("lifecycle/src/a.rs", text);
+    let expected = [("lifecycle/src/a.rs", 6, "`allow`")];
+    check_finds(&EXPECT_NOT_ALLOW, &fixture, &expected);
+}
+
+#[test]
+fn a_file_that_is_too_long_is_found_where_it_becomes_so() {
+    let mut fixture = Fixture::new(&["lifecycle"]);
+    let lines = |n_lines: usize| "//! A.\n".repeat(n_lines);
+    fixture.write("lifecycle/src/good.rs", &lines(600));
+    fixture.write("lifecycle/src/long.rs", &lines(601));
+    fixture.write("lifecycle/src/lib.rs", &lines(121));
+    let expected = [
+        (
+            "lifecycle/src/lib.rs",
+            121,
+            "121 lines, where 120 are the most",
+        ),
+        (
+            "lifecycle/src/long.rs",
+            601,
+            "601 lines, where 600 are the most",
+        ),
+    ];
+    check_finds(&FILE_LENGTH, &fixture, &expected);
 }
