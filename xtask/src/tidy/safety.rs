@@ -76,12 +76,24 @@ fn places(lines: &[Line]) -> Vec<Place> {
         for (at, _) in text.code.match_indices("unsafe") {
             let following = following_words(lines, line, at + "unsafe".len());
             let part_of_word = text.code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-            if let (false, Some(wants)) = (part_of_word, wants_of(&following)) {
-                found.push(Place { line, wants });
-            }
+            let wants = wants_of(&following).filter(|_| !part_of_word);
+            let wants =
+                wants.filter(|wants| *wants == Wants::Comment || !is_inherited(lines, line));
+            found.extend(wants.map(|wants| Place { line, wants }));
         }
     }
     found
+}
+
+/// Whether the item on this line is part of `impl TRAIT for TYPE`: the trait states its contract.
+fn is_inherited(lines: &[Line], line: usize) -> bool {
+    let indent = |line: &Line| line.code.len() - line.code.trim_start().len();
+    let mut above = lines[..line]
+        .iter()
+        .rev()
+        .filter(|above| !above.code.trim().is_empty());
+    let header = above.find(|above| indent(above) < indent(&lines[line]));
+    header.is_some_and(|header| header.code.contains("impl") && header.code.contains(" for "))
 }
 
 /// The code after a place, to the end of the next line: enough to see what is unsafe.
@@ -113,8 +125,7 @@ fn wants_of(following: &str) -> Option<Wants> {
 fn is_explained(lines: &[Line], place: &Place) -> bool {
     let explains = |line: &Line| match place.wants {
         Wants::Comment => line.comment.contains("SAFETY:"),
-        // A foreign or inherited contract is explained where it is implemented.
-        Wants::Section => line.comment.contains("# Safety") || line.comment.contains("SAFETY:"),
+        Wants::Section => line.comment.contains("# Safety"),
     };
     if explains(&lines[place.line]) {
         return true;

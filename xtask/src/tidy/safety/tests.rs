@@ -88,6 +88,17 @@ fn functions_and_traits_want_a_section() {
 }
 
 #[test]
+fn a_method_of_a_trait_takes_its_contract_from_the_trait() {
+    check(
+        "// SAFETY: no state.\nunsafe impl A for B {\n    unsafe fn f() {}\n}",
+        1,
+        0,
+        1,
+    );
+    check("impl B {\n    unsafe fn f() {}\n}", 0, 1, 0);
+}
+
+#[test]
 fn words_types_and_attributes_are_no_places() {
     check(
         "#![deny(unsafe_code)]\n#![forbid(unsafe_op_in_unsafe_fn)]",
