@@ -62,6 +62,8 @@ mod children;
 mod context;
 mod death_word;
 mod descendants;
+#[cfg(feature = "dump")]
+pub mod dump;
 mod ending;
 mod escalation;
 mod fork;

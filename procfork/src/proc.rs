@@ -1,5 +1,6 @@
 //! What `/proc` says about a process.
 
+use std::fmt;
 use std::fs;
 use std::io;
 
@@ -55,6 +56,20 @@ impl ProcessState {
             'Z' | 'X' | 'x' => Self::Zombie,
             other => Self::Other(other),
         }
+    }
+}
+
+impl fmt::Display for ProcessState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Running => "running",
+            Self::Sleeping => "sleeping",
+            Self::Uninterruptible => "in uninterruptible sleep",
+            Self::Stopped => "stopped",
+            Self::Traced => "stopped by a tracer",
+            Self::Zombie => "ended",
+            Self::Other(letter) => return write!(f, "in state {letter}"),
+        })
     }
 }
 

@@ -4,6 +4,8 @@
 //! checker of threads can follow; the protocols are therefore tested with real processes.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+#[cfg(feature = "dump")]
+pub(crate) use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64};
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Locks, also after another holder has panicked: every critical section of this crate leaves its

@@ -11,6 +11,8 @@
 
 use std::io;
 
+#[cfg(feature = "dump")]
+pub(crate) mod answer;
 pub(crate) mod epoll;
 pub(crate) mod fds;
 pub(crate) mod futex;
@@ -18,6 +20,8 @@ pub(crate) mod memory;
 pub(crate) mod page;
 pub(crate) mod prctl;
 pub(crate) mod process;
+#[cfg(feature = "dump")]
+pub(crate) mod ptrace;
 pub(crate) mod robust;
 pub(crate) mod signals;
 pub(crate) mod spawn;

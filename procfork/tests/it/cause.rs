@@ -156,7 +156,7 @@ pub(crate) fn an_ended_child_keeps_its_number_until_it_is_dropped() {
 }
 
 pub(crate) fn dropping_a_running_child_kills_and_reaps_it() {
-    let mut line = Line::new();
+    let line = Line::new();
     let child = procfork::fork(
         procfork::ForkOptions::new("child").keep(line.fd()),
         |context| {

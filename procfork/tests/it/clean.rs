@@ -147,7 +147,7 @@ pub(crate) fn only_given_descriptors_are_open_in_the_child() {
         line.say("up");
         let _ = context.parent.wait_gone(None);
     });
-    let (child, mut line) = (child.unwrap(), line);
+    let child = child.unwrap();
     line.hear();
     let mut expected = vec![0, 1, 2, kept, number];
     expected.sort_unstable();

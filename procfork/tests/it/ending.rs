@@ -37,7 +37,7 @@ pub(crate) fn a_stopped_child_gets_to_handle_the_polite_request() {
 }
 
 pub(crate) fn a_child_that_ignores_the_request_is_killed_after_the_grace_period() {
-    let mut line = Line::new();
+    let line = Line::new();
     let child = fork(ForkOptions::new("stubborn").keep(line.fd()), |_| {
         ignore_sigterm();
         line.say("deaf");
@@ -52,7 +52,7 @@ pub(crate) fn a_child_that_ignores_the_request_is_killed_after_the_grace_period(
 /// The leader ends politely; what it leaves in its group does not outlive the call.
 pub(crate) fn the_group_of_a_leader_goes_with_it() {
     adopt_orphans(true).unwrap();
-    let mut line = Line::new();
+    let line = Line::new();
     let leader = ForkOptions::new("leader").group(Group::New).keep(line.fd());
     let leader = fork(leader, |_| {
         let options = ForkOptions::new("stubborn")
@@ -85,7 +85,7 @@ fn crowd(count: usize, f: impl Fn(usize)) -> Children {
 }
 
 pub(crate) fn many_children_end_under_one_deadline() {
-    let mut line = Line::new();
+    let line = Line::new();
     let mut children = Children::new().unwrap();
     for index in 0..6 {
         let options = ForkOptions::new(format!("child-{index}")).group(children.group());
@@ -149,7 +149,7 @@ pub(crate) fn an_end_is_reported_once_and_the_others_live() {
 /// is still there, is named, and a later attempt gets it.
 pub(crate) fn a_survivor_is_named_and_a_later_attempt_ends_it() {
     let mut children = Children::new().unwrap();
-    let mut line = Line::new();
+    let line = Line::new();
     let child = fork(ForkOptions::new("heavy").keep(line.fd()), |context| {
         let memory = vec![1_u8; 300 << 20];
         line.say(

@@ -28,7 +28,7 @@ fn raise(signal: Signal) {
 
 /// A process that nobody will end: it left the group and has no death signal.
 fn leave_an_orphan() {
-    let mut line = Line::new();
+    let line = Line::new();
     let options = ForkOptions::new("orphan")
         .death_signal(None)
         .group(procfork::Group::New);

@@ -67,7 +67,7 @@ fn chain(line: &Line, work: Leaf) -> Child {
 
 #[track_caller]
 fn check_chain(work: Leaf) {
-    let mut line = Line::new();
+    let line = Line::new();
     let root = chain(&line, work);
     let (middle, leaf) = (line.hear_pid(), line.hear_pid());
     assert!(runs(middle) && runs(leaf));
@@ -93,7 +93,7 @@ pub(crate) fn a_leaf_asleep_in_foreign_code_follows_a_killed_root() {
 }
 
 pub(crate) fn below_a_killed_middle_all_die_and_above_it_all_live() {
-    let mut line = Line::new();
+    let line = Line::new();
     let root = root(&line, |_| {
         let middle = fork(ForkOptions::new("middle").keep(line.fd()), |context| {
             let _leaf = leaf(&line, ForkOptions::new("leaf"), asleep);
@@ -121,7 +121,7 @@ pub(crate) fn below_a_killed_middle_all_die_and_above_it_all_live() {
 /// The kernel wakes one waiter of a death word. Without death signal and without time limit on the
 /// sleep, the others can learn of it from that one only.
 pub(crate) fn one_wake_of_the_kernel_reaches_all_idle_children() {
-    let mut line = Line::new();
+    let line = Line::new();
     let root = root(&line, |context| {
         let quiet = |name: &str| ForkOptions::new(name).death_signal(None);
         let _children = ["a", "b", "c", "d"].map(|name| leaf(&line, quiet(name), idle));
@@ -136,7 +136,7 @@ pub(crate) fn one_wake_of_the_kernel_reaches_all_idle_children() {
 /// Whoever notices the death of the root kills the tree's group: a member in foreign code, without
 /// a death signal and without a look at its watch, goes too.
 pub(crate) fn the_first_to_notice_kills_the_whole_group_of_the_tree() {
-    let mut line = Line::new();
+    let line = Line::new();
     let root = root(&line, |context| {
         let deaf = ForkOptions::new("deaf")
             .group(Group::New)
@@ -154,7 +154,7 @@ pub(crate) fn the_first_to_notice_kills_the_whole_group_of_the_tree() {
 /// Without a group of the tree nobody but the watcher itself may be hit: the group is the test's
 /// own.
 pub(crate) fn a_child_in_its_parents_group_leaves_alone() {
-    let mut line = Line::new();
+    let line = Line::new();
     let bystander = child("bystander", |context| idle(&context));
     let root = root(&line, |context| {
         let _leaf = leaf(&line, ForkOptions::new("leaf").death_signal(None), idle);
@@ -245,7 +245,7 @@ pub(crate) fn a_watch_tells_a_timeout_from_a_change_and_from_death() {
 }
 
 pub(crate) fn the_death_word_of_a_child_tells_its_parent() {
-    let mut line = Line::new();
+    let line = Line::new();
     let child = leaf(&line, ForkOptions::new("child"), idle);
     line.hear_pid();
     let word = child.death_word();
@@ -259,7 +259,7 @@ pub(crate) fn the_death_word_of_a_child_tells_its_parent() {
 
 /// The program's own robust mutexes go on working beside the death word.
 pub(crate) fn robust_mutexes_of_the_program_are_not_disturbed() {
-    let mut line = Line::new();
+    let line = Line::new();
     // Makes this process own a death word first.
     let first = leaf(&line, ForkOptions::new("first"), idle);
     line.hear_pid();

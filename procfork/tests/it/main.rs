@@ -2,6 +2,7 @@
 
 mod cause;
 mod clean;
+mod dump;
 mod ending;
 mod fork;
 mod harness;
@@ -100,4 +101,13 @@ const TESTS: &[Test] = testing::list![
     sweep::strays_of_many_children_are_swept_in_one_attempt,
     sweep::a_stray_reads_as_a_sentence,
     sweep::descendants_come_breadth_first,
+    dump::names_lines_and_inlined_functions_are_shown,
+    dump::every_thread_is_shown,
+    dump::frames_of_c_code_are_walked_through,
+    dump::a_stopped_process_stays_stopped_and_goes_on_when_continued,
+    dump::signals_that_arrive_meanwhile_are_delivered,
+    dump::a_tree_is_dumped_breadth_first,
+    dump::a_thread_that_cannot_be_stopped_costs_no_more_than_its_limit,
+    dump::an_ended_process_says_so,
+    dump::where_tracing_is_not_permitted_the_process_answers_by_its_handler,
 ];

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead as _, BufReader, PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use procfork::{
@@ -28,7 +29,7 @@ pub(crate) fn cause_of<R: Ending>(f: impl FnOnce(ChildContext) -> R) -> ExitCaus
 
 /// A line over which processes below the test tell it what they have reached.
 pub(crate) struct Line {
-    reader: BufReader<PipeReader>,
+    reader: Mutex<BufReader<PipeReader>>,
     writer: PipeWriter,
 }
 
@@ -36,7 +37,7 @@ impl Line {
     pub(crate) fn new() -> Self {
         let (reader, writer) = io::pipe().unwrap();
         Self {
-            reader: BufReader::new(reader),
+            reader: Mutex::new(BufReader::new(reader)),
             writer,
         }
     }
@@ -54,15 +55,15 @@ impl Line {
 
     /// The next thing said. Hangs until the deadline of the test when nothing is.
     #[track_caller]
-    pub(crate) fn hear(&mut self) -> String {
+    pub(crate) fn hear(&self) -> String {
         let mut text = String::new();
-        self.reader.read_line(&mut text).unwrap();
+        self.reader.lock().unwrap().read_line(&mut text).unwrap();
         text.trim_end().to_owned()
     }
 
     /// The next thing said, which is a pid.
     #[track_caller]
-    pub(crate) fn hear_pid(&mut self) -> Pid {
+    pub(crate) fn hear_pid(&self) -> Pid {
         Pid::new(self.hear().parse().unwrap()).unwrap()
     }
 
@@ -70,7 +71,11 @@ impl Line {
     pub(crate) fn rest(self) -> String {
         drop(self.writer);
         let mut text = String::new();
-        { self.reader }.read_to_string(&mut text).unwrap();
+        self.reader
+            .into_inner()
+            .unwrap()
+            .read_to_string(&mut text)
+            .unwrap();
         text
     }
 }

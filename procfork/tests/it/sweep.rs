@@ -73,14 +73,14 @@ fn leader(line: &Line, f: impl FnOnce(&ChildContext)) -> Child {
 }
 
 pub(crate) fn a_forked_daemon_is_found_by_its_mark() {
-    let mut line = Line::new();
+    let line = Line::new();
     let leader = leader(&line, |_| daemon(&line));
     let stray = line.hear_pid();
     check(&leader, stray, Proof::Mark);
 }
 
 pub(crate) fn a_daemon_program_is_found_by_its_mark() {
-    let mut line = Line::new();
+    let line = Line::new();
     let leader = leader(&line, |_| {
         let script = "setsid sh -c 'echo $$ >&2; exec sleep 3600' >/dev/null & ";
         let mut shell = Command::new("sh");
@@ -96,7 +96,7 @@ pub(crate) fn a_daemon_program_is_found_by_its_mark() {
 }
 
 pub(crate) fn one_that_left_the_group_is_found_below_its_parent() {
-    let mut line = Line::new();
+    let line = Line::new();
     let leader = leader(&line, |_| {
         wild_fork(|| {
             leave_the_group();
@@ -109,7 +109,7 @@ pub(crate) fn one_that_left_the_group_is_found_below_its_parent() {
 
 /// Everything that a stray made meanwhile goes too.
 pub(crate) fn what_descends_from_a_stray_is_found_with_it() {
-    let mut line = Line::new();
+    let line = Line::new();
     let leader = leader(&line, |_| {
         wild_fork(|| {
             leave_the_group();
@@ -125,7 +125,7 @@ pub(crate) fn what_descends_from_a_stray_is_found_with_it() {
 
 /// A sibling, its forked daemon and a program of the test's own look alike and are left alone.
 pub(crate) fn others_are_not_hit() {
-    let mut line = Line::new();
+    let line = Line::new();
     let sibling = leader(&line, |_| daemon(&line));
     let sibling_daemon = line.hear_pid();
     let mut program = Command::new("sleep")
@@ -148,7 +148,7 @@ pub(crate) fn others_are_not_hit() {
 }
 
 pub(crate) fn a_reach_of_the_process_spares_its_group() {
-    let mut line = Line::new();
+    let line = Line::new();
     let leader = leader(&line, |_| {
         wild_fork(|| line.say(Pid::this()));
     });
@@ -163,7 +163,7 @@ pub(crate) fn a_reach_of_the_process_spares_its_group() {
 }
 
 pub(crate) fn strays_of_many_children_are_swept_in_one_attempt() {
-    let mut line = Line::new();
+    let line = Line::new();
     let mut children = Children::new().unwrap();
     for _ in 0..3 {
         children.push(leader(&line, |_| daemon(&line))).unwrap();
@@ -185,7 +185,7 @@ pub(crate) fn strays_of_many_children_are_swept_in_one_attempt() {
 }
 
 pub(crate) fn a_stray_reads_as_a_sentence() {
-    let mut line = Line::new();
+    let line = Line::new();
     let leader = leader(&line, |_| daemon(&line));
     let stray = line.hear_pid();
     let plan = Escalation::after(LONG).reach(Reach::Descendants);
@@ -196,7 +196,7 @@ pub(crate) fn a_stray_reads_as_a_sentence() {
 
 /// test > a, b; a > aa, ab; aa > aaa: children come before grandchildren, zombies included.
 pub(crate) fn descendants_come_breadth_first() {
-    let mut line = Line::new();
+    let line = Line::new();
     let grow = |name: &str, f: &dyn Fn()| {
         let options = ForkOptions::new(name).keep(line.fd());
         let made = fork(options, |context| {
