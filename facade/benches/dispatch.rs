@@ -19,11 +19,15 @@ const TRIPS: u32 = 2_000;
 const TASKS: u32 = 256;
 
 fn main() {
-    let (flags, names): (Vec<String>, Vec<String>) =
-        std::env::args().skip(1).partition(|arg| arg.starts_with("--"));
+    let (flags, names): (Vec<String>, Vec<String>) = std::env::args()
+        .skip(1)
+        .partition(|arg| arg.starts_with("--"));
     let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
     let mut measures = Vec::new();
-    if ["run_empty", "run_one", "task_in_run"].iter().any(|name| wanted(name)) {
+    if ["run_empty", "run_one", "task_in_run"]
+        .iter()
+        .any(|name| wanted(name))
+    {
         measures.extend(runs());
     }
     if wanted("task_in_run_2") {
@@ -48,7 +52,10 @@ fn nothing(_args: &Args) -> TaskResult {
 }
 
 fn node(sub_workers: u32) -> (Worker, FunctionHandle) {
-    let node = Worker::node().sub_workers(sub_workers).build().expect("a sound specification");
+    let node = Worker::node()
+        .sub_workers(sub_workers)
+        .build()
+        .expect("a sound specification");
     let nothing = node.register_fn("nothing", nothing).expect("a free name");
     node.init().expect("the tree starts");
     (node, nothing)
@@ -66,8 +73,12 @@ impl Bare {
     fn new() -> Self {
         let doorbell = Doorbell::create().expect("shared memory");
         let mailbox = Mailbox::create(Layout::default(), &doorbell).expect("shared memory");
-        let fds = mailbox.fds().map(|fd| fd.try_clone_to_owned().expect("a descriptor"));
-        let options = fds.into_iter().fold(ForkOptions::new("bare"), ForkOptions::give);
+        let fds = mailbox
+            .fds()
+            .map(|fd| fd.try_clone_to_owned().expect("a descriptor"));
+        let options = fds
+            .into_iter()
+            .fold(ForkOptions::new("bare"), ForkOptions::give);
         let child = procfork::fork(options, |context| {
             let mut fds = context.fds.into_iter();
             let (segment, bell) = (fds.next().expect("given"), fds.next().expect("given"));
@@ -79,16 +90,28 @@ impl Bare {
         })
         .expect("one thread");
         let end = mailbox.into_parent().expect("nobody attached before");
-        Self { end, waiter: Waiter::new(), dispatch: 0, _child: child }
+        Self {
+            end,
+            waiter: Waiter::new(),
+            dispatch: 0,
+            _child: child,
+        }
     }
 
     /// One task of 32 bytes there and back.
     fn trip(&mut self) {
         self.dispatch += 1;
-        let identity = Identity { dispatch: self.dispatch, ..Identity::default() };
-        self.end.submit(identity, 0, &[7; 32]).expect("a free frame");
+        let identity = Identity {
+            dispatch: self.dispatch,
+            ..Identity::default()
+        };
+        self.end
+            .submit(identity, 0, &[7; 32])
+            .expect("a free frame");
         while self.end.poll().expect("a sound peer").is_none() {
-            self.end.wait(&mut self.waiter, &Immortal, None).expect("no deadline");
+            self.end
+                .wait(&mut self.waiter, &Immortal, None)
+                .expect("no deadline");
         }
     }
 }
@@ -106,8 +129,7 @@ fn median(values: &mut [f64]) -> f64 {
 
 fn measure(name: &str, mut values: Vec<f64>, unit: &str, reference: Option<(&str, f64)>) -> Value {
     let value = median(&mut values);
-    let mut measure =
-        json!({ "name": name, "value": value, "unit": unit, "min": values[0], "runs": values.len() });
+    let mut measure = json!({ "name": name, "value": value, "unit": unit, "min": values[0], "runs": values.len() });
     if let Some((name, value)) = reference {
         measure["reference"] = json!({ "name": name, "value": value });
     }
@@ -122,9 +144,12 @@ fn runs() -> Vec<Value> {
     for _ in 0..ROUNDS {
         rtt.push(timed(TRIPS, || bare.trip()));
         one.push(timed(TRIPS, || {
-            node.run(|orch| orch.submit_sub(&nothing, args())).expect("the task does nothing");
+            node.run(|orch| orch.submit_sub(&nothing, args()))
+                .expect("the task does nothing");
         }));
-        empty.push(timed(TRIPS, || node.run(|_| Ok(())).expect("nothing was submitted")));
+        empty.push(timed(TRIPS, || {
+            node.run(|_| Ok(())).expect("nothing was submitted")
+        }));
         let per_run = timed(TRIPS / TASKS + 1, || run_many(&node, &nothing));
         many.push(per_run / f64::from(TASKS));
     }
@@ -157,7 +182,12 @@ fn two_workers() -> Value {
     }
     one.close().expect("everything has ended");
     two.close().expect("everything has ended");
-    measure("task_in_run_2", twos, "ns", Some(("task_in_run", median(&mut ones))))
+    measure(
+        "task_in_run_2",
+        twos,
+        "ns",
+        Some(("task_in_run", median(&mut ones))),
+    )
 }
 
 /// The start of a tree of 16 sub workers, beside a bare loop of forks whose children set a word each.
@@ -170,7 +200,12 @@ fn tree_start() -> Value {
         node.close().expect("everything has ended");
         loops.push(bare_loop());
     }
-    measure("tree_start_ms", trees, "ms", Some(("fork_loop_ms", median(&mut loops))))
+    measure(
+        "tree_start_ms",
+        trees,
+        "ms",
+        Some(("fork_loop_ms", median(&mut loops))),
+    )
 }
 
 fn bare_loop() -> f64 {
@@ -189,7 +224,9 @@ fn bare_loop() -> f64 {
     let mut word = [0];
     for i in 0..16 {
         while word[0] == 0 {
-            words.read_at(i * 64, &mut word).expect("a place of its own");
+            words
+                .read_at(i * 64, &mut word)
+                .expect("a place of its own");
             std::thread::yield_now();
         }
         word[0] = 0;
@@ -219,5 +256,8 @@ fn idle_cpu() -> Value {
 /// CPU time of a process in nanoseconds.
 fn cpu_ns(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
-    text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
+    text.split(' ')
+        .next()
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(0)
 }

@@ -4,7 +4,11 @@
 //! ```text
 //! cargo run --release -p facade --example vector_add -- --help
 //! ```
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its user")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "an example talks to its user"
+)]
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -44,7 +48,11 @@ fn orchestrate(orch: &mut ChipOrchestrator<'_>, args: &ChipArgs) -> Result<(), O
 }
 
 fn add(cx: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    let (a, b, c) = (cx.input::<f32>(0)?, cx.input::<f32>(1)?, cx.output::<f32>(2)?);
+    let (a, b, c) = (
+        cx.input::<f32>(0)?,
+        cx.input::<f32>(1)?,
+        cx.output::<f32>(2)?,
+    );
     for ((c, a), b) in c.iter_mut().zip(a).zip(b) {
         *c = a + b;
     }
@@ -53,9 +61,19 @@ fn add(cx: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 /// What the sub worker runs: the largest difference to the reference goes into the last argument.
 fn check(args: &Args) -> TaskResult {
-    let (a, b, c) = (args.input::<f32>(0)?, args.input::<f32>(1)?, args.input::<f32>(2)?);
-    let difference = |((a, b), c): ((&f32, &f32), &f32)| (f64::from(*a) + f64::from(*b) - f64::from(*c)).abs();
-    let worst = a.iter().zip(b).zip(c).map(difference).fold(0.0_f64, f64::max);
+    let (a, b, c) = (
+        args.input::<f32>(0)?,
+        args.input::<f32>(1)?,
+        args.input::<f32>(2)?,
+    );
+    let difference =
+        |((a, b), c): ((&f32, &f32), &f32)| (f64::from(*a) + f64::from(*b) - f64::from(*c)).abs();
+    let worst = a
+        .iter()
+        .zip(b)
+        .zip(c)
+        .map(difference)
+        .fold(0.0_f64, f64::max);
     args.output::<f64>(3)?[0] = worst;
     // Sums below 4 are rounded to f32, by at most half of 2^-22.
     if worst.is_nan() || worst > 1e-6 {
@@ -76,17 +94,35 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<(), Error> {
     let began = Instant::now();
-    let node = Worker::node().platform(options.platform).chips(options.chips).sub_workers(1).build()?;
+    let node = Worker::node()
+        .platform(options.platform)
+        .chips(options.chips)
+        .sub_workers(1)
+        .build()?;
     let vector_add = node.register_chip(&VECTOR_ADD)?;
     let check = node.register_fn("check", check)?;
     node.init()?;
-    println!("{}started in {:.1} ms\n", node.tree()?, began.elapsed().as_secs_f64() * 1e3);
+    println!(
+        "{}started in {:.1} ms\n",
+        node.tree()?,
+        began.elapsed().as_secs_f64() * 1e3
+    );
 
     let n = usize::try_from(options.elements).unwrap_or(usize::MAX);
-    let (a, b, c) = (node.buffer::<f32>(n)?, node.buffer::<f32>(n)?, node.buffer::<f32>(n)?);
+    let (a, b, c) = (
+        node.buffer::<f32>(n)?,
+        node.buffer::<f32>(n)?,
+        node.buffer::<f32>(n)?,
+    );
     let worst = node.buffer::<f64>(1)?;
-    a.view_mut()?.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 1000) as f32 * 1e-3);
-    b.view_mut()?.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 777) as f32 * 2e-3);
+    a.view_mut()?
+        .iter_mut()
+        .enumerate()
+        .for_each(|(i, x)| *x = (i % 1000) as f32 * 1e-3);
+    b.view_mut()?
+        .iter_mut()
+        .enumerate()
+        .for_each(|(i, x)| *x = (i % 777) as f32 * 2e-3);
 
     // Each chip adds one piece; the check depends on all of them, because it reads what they write.
     let n_tiles = n.min(options.chips as usize);
@@ -108,11 +144,27 @@ fn run(options: &Options) -> Result<(), Error> {
     }
 
     for (chip, tile) in tiles {
-        println!("vector_add of elements {:>9}..{:<9} on {}/chip{chip}", tile.start, tile.end, node.name());
+        println!(
+            "vector_add of elements {:>9}..{:<9} on {}/chip{chip}",
+            tile.start,
+            tile.end,
+            node.name()
+        );
     }
-    println!("check      of elements {:>9}..{n:<9} on {}/sub0", 0, node.name());
-    println!("largest difference to the reference: {:e}", worst.view()?[0]);
+    println!(
+        "check      of elements {:>9}..{n:<9} on {}/sub0",
+        0,
+        node.name()
+    );
+    println!(
+        "largest difference to the reference: {:e}",
+        worst.view()?[0]
+    );
     let n_tasks = n_tiles + 1;
-    println!("{n_tasks} tasks in {:.1} us: {:.1} us per task", fastest * 1e6, fastest * 1e6 / n_tasks as f64);
+    println!(
+        "{n_tasks} tasks in {:.1} us: {:.1} us per task",
+        fastest * 1e6,
+        fastest * 1e6 / n_tasks as f64
+    );
     node.close()
 }

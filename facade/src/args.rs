@@ -42,7 +42,10 @@ impl Backing {
 mod sealed {
     use super::Parts;
 
-    #[expect(unnameable_types, reason = "sealed: only this crate knows what a backing is")]
+    #[expect(
+        unnameable_types,
+        reason = "sealed: only this crate knows what a backing is"
+    )]
     pub trait AsTensor {
         fn parts(&self) -> Parts;
     }
@@ -196,7 +199,10 @@ impl ArgTensor {
     pub fn slice(&self, dim: usize, range: std::ops::Range<usize>) -> Result<Self, ArgError> {
         let range = range.start as u64..range.end as u64;
         let tensor = self.tensor.slice(dim, range).map_err(ArgError::View)?;
-        Ok(Self { tensor, core: Arc::clone(&self.core) })
+        Ok(Self {
+            tensor,
+            core: Arc::clone(&self.core),
+        })
     }
 }
 
@@ -242,7 +248,6 @@ impl Args {
     /// # Errors
     ///
     /// [`ArgError`] as for [`Args::input`], or when it was taken before.
-    #[expect(clippy::mut_from_ref, reason = "each output is handed out once, see `Grant::write`")]
     pub fn output<T: Element>(&self, index: usize) -> Result<&mut [T], ArgError> {
         self.grant(index)?.write(index)
     }
@@ -255,7 +260,10 @@ impl Args {
     pub fn tensor(&self, index: usize) -> Result<ArgTensor, ArgError> {
         let grant = self.grant(index)?;
         let core = grant.core().ok_or(ArgError::OnDevice { index })?;
-        Ok(ArgTensor { tensor: *grant.tensor(), core: Arc::clone(core) })
+        Ok(ArgTensor {
+            tensor: *grant.tensor(),
+            core: Arc::clone(core),
+        })
     }
 
     /// Scalar `index`.
@@ -265,8 +273,16 @@ impl Args {
     /// [`ArgError`] when there is no such scalar or it has another type.
     pub fn scalar<T: ScalarValue>(&self, index: usize) -> Result<T, ArgError> {
         let found = self.scalars.len();
-        let scalar = self.scalars.get(index).ok_or(ArgError::Missing { what: "scalar", index, found })?;
-        T::from_scalar(*scalar).ok_or(ArgError::Scalar { index, asked: T::NAME, found: *scalar })
+        let scalar = self.scalars.get(index).ok_or(ArgError::Missing {
+            what: "scalar",
+            index,
+            found,
+        })?;
+        T::from_scalar(*scalar).ok_or(ArgError::Scalar {
+            index,
+            asked: T::NAME,
+            found: *scalar,
+        })
     }
 
     pub(crate) fn grants(&self) -> &[Grant] {
@@ -279,6 +295,10 @@ impl Args {
 
     fn grant(&self, index: usize) -> Result<&Grant, ArgError> {
         let found = self.grants.len();
-        self.grants.get(index).ok_or(ArgError::Missing { what: "tensor", index, found })
+        self.grants.get(index).ok_or(ArgError::Missing {
+            what: "tensor",
+            index,
+            found,
+        })
     }
 }

@@ -64,13 +64,21 @@ pub(crate) struct BufferCore {
 
 impl fmt::Debug for BufferCore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BufferCore").field("id", &self.id).field("bytes", &self.bytes()).finish()
+        f.debug_struct("BufferCore")
+            .field("id", &self.id)
+            .field("bytes", &self.bytes())
+            .finish()
     }
 }
 
 impl BufferCore {
     pub(crate) fn new(id: BufferId, segment: Segment, home: Weak<dyn Home>) -> Arc<Self> {
-        Arc::new(Self { id, segment, uses: Mutex::default(), home })
+        Arc::new(Self {
+            id,
+            segment,
+            uses: Mutex::default(),
+            home,
+        })
     }
 
     pub(crate) fn id(&self) -> BufferId {
@@ -210,7 +218,10 @@ pub struct Buffer<T: Element> {
 
 impl<T: Element> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Buffer").field("id", &self.core.id).field("len", &self.len()).finish()
+        f.debug_struct("Buffer")
+            .field("id", &self.core.id)
+            .field("len", &self.len())
+            .finish()
     }
 }
 
@@ -219,7 +230,11 @@ impl<T: Element> Buffer<T> {
         let shape = [n_elements as u64];
         let tensor = Tensor::contiguous(core.id, T::DTYPE, &shape, core.bytes())
             .map_err(BufferError::View)?;
-        Ok(Self { core, tensor, element: PhantomData })
+        Ok(Self {
+            core,
+            tensor,
+            element: PhantomData,
+        })
     }
 
     /// The number of elements.
@@ -237,7 +252,11 @@ impl<T: Element> Buffer<T> {
     /// The whole buffer as a view that task arguments are made of.
     #[must_use]
     pub fn whole(&self) -> View<T> {
-        View { core: Arc::clone(&self.core), tensor: self.tensor, element: PhantomData }
+        View {
+            core: Arc::clone(&self.core),
+            tensor: self.tensor,
+            element: PhantomData,
+        }
     }
 
     /// The elements `range` as a view, for example one tile of the work.
@@ -293,7 +312,12 @@ impl<T: Element> Buffer<T> {
     pub fn copy_from(&self, values: &[T]) -> Result<(), Error> {
         if values.len() != self.len() {
             let (expected, found) = (self.len(), values.len());
-            return Err(BufferError::Length { buffer: self.core.id, expected, found }.into());
+            return Err(BufferError::Length {
+                buffer: self.core.id,
+                expected,
+                found,
+            }
+            .into());
         }
         self.view_mut()?.copy_from_slice(values);
         Ok(())
@@ -319,7 +343,9 @@ pub struct View<T: Element> {
 
 impl<T: Element> fmt::Debug for View<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View").field("tensor", &self.tensor).finish()
+        f.debug_struct("View")
+            .field("tensor", &self.tensor)
+            .finish()
     }
 }
 
@@ -331,7 +357,11 @@ impl<T: Element> Clone for View<T> {
 
 impl<T: Element> View<T> {
     fn with(&self, tensor: Tensor) -> Self {
-        Self { core: Arc::clone(&self.core), tensor, element: PhantomData }
+        Self {
+            core: Arc::clone(&self.core),
+            tensor,
+            element: PhantomData,
+        }
     }
 
     /// The description of the view.

@@ -19,7 +19,8 @@ use crate::orchestrator::Orchestrator;
 pub type TaskResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 pub(crate) type HostFunction = dyn Fn(&Args) -> TaskResult + Send + Sync;
-pub(crate) type NodeFunction = dyn Fn(&mut Orchestrator<'_>, &Args) -> Result<(), Error> + Send + Sync;
+pub(crate) type NodeFunction =
+    dyn Fn(&mut Orchestrator<'_>, &Args) -> Result<(), Error> + Send + Sync;
 
 /// Kinds of callables, as types: a handle of one kind cannot be submitted where another is wanted.
 pub mod kind {
@@ -52,7 +53,12 @@ pub type OrchestrationHandle = Handle<kind::Orchestration>;
 impl<K> Clone for Handle<K> {
     fn clone(&self) -> Self {
         let (digest, name, tree) = (self.digest, Arc::clone(&self.name), self.tree);
-        Self { digest, name, tree, kind: PhantomData }
+        Self {
+            digest,
+            name,
+            tree,
+            kind: PhantomData,
+        }
     }
 }
 
@@ -125,7 +131,10 @@ pub(crate) struct Registry {
 
 impl Registry {
     pub(crate) fn new(tree: u64) -> Self {
-        Self { tree, entries: HashMap::new() }
+        Self {
+            tree,
+            entries: HashMap::new(),
+        }
     }
 
     pub(crate) fn insert<K>(&mut self, name: &str, body: Body) -> Result<Handle<K>, CallableError> {
@@ -133,12 +142,30 @@ impl Registry {
         if name.is_empty() {
             return Err(CallableError::NoName { kind });
         }
-        if self.entries.values().any(|entry| &*entry.name == name && entry.body.kind() == kind) {
-            return Err(CallableError::NameTwice { kind, name: name.to_owned() });
+        if self
+            .entries
+            .values()
+            .any(|entry| &*entry.name == name && entry.body.kind() == kind)
+        {
+            return Err(CallableError::NameTwice {
+                kind,
+                name: name.to_owned(),
+            });
         }
         let (digest, name) = (body.digest(name), Name::from(name));
-        self.entries.insert(digest, Entry { name: Arc::clone(&name), body });
-        Ok(Handle { digest, name, tree: self.tree, kind: PhantomData })
+        self.entries.insert(
+            digest,
+            Entry {
+                name: Arc::clone(&name),
+                body,
+            },
+        );
+        Ok(Handle {
+            digest,
+            name,
+            tree: self.tree,
+            kind: PhantomData,
+        })
     }
 
     pub(crate) fn find(&self, digest: &Digest) -> Option<&Entry> {
@@ -152,21 +179,33 @@ impl Registry {
 
     /// As [`Registry::own`], for a handle whose kind is not in the type any more.
     pub(crate) fn own_callee(&self, callee: &Callee<'_>) -> Result<&Entry, CallableError> {
-        let entry = self.entries.get(callee.digest).filter(|_| callee.tree == self.tree);
-        entry.ok_or_else(|| CallableError::Foreign { name: Arc::clone(callee.name) })
+        let entry = self
+            .entries
+            .get(callee.digest)
+            .filter(|_| callee.tree == self.tree);
+        entry.ok_or_else(|| CallableError::Foreign {
+            name: Arc::clone(callee.name),
+        })
     }
 
     /// The chip callables, for chip workers to register with their device before they are ready.
-    pub(crate) fn chip_callables(&self) -> impl Iterator<Item = (Digest, &'static ChipCallable)> + '_ {
-        self.entries.iter().filter_map(|(digest, entry)| match entry.body {
-            Body::Chip(callable) => Some((*digest, callable)),
-            _ => None,
-        })
+    pub(crate) fn chip_callables(
+        &self,
+    ) -> impl Iterator<Item = (Digest, &'static ChipCallable)> + '_ {
+        self.entries
+            .iter()
+            .filter_map(|(digest, entry)| match entry.body {
+                Body::Chip(callable) => Some((*digest, callable)),
+                _ => None,
+            })
     }
 }
 
 mod sealed {
-    #[expect(unnameable_types, reason = "sealed: only this crate's handles are next-level callables")]
+    #[expect(
+        unnameable_types,
+        reason = "sealed: only this crate's handles are next-level callables"
+    )]
     pub trait NextLevel {}
 }
 
@@ -190,7 +229,12 @@ pub struct Callee<'a> {
 
 impl<K> Handle<K> {
     pub(crate) fn callee(&self, kind: &'static str) -> Callee<'_> {
-        Callee { digest: &self.digest, name: &self.name, tree: self.tree, kind }
+        Callee {
+            digest: &self.digest,
+            name: &self.name,
+            tree: self.tree,
+            kind,
+        }
     }
 }
 

@@ -37,7 +37,11 @@ use self::imports::Imports;
 /// What a child is going to be.
 pub(crate) enum ChildRole {
     /// A chip worker on this device; `index` is its next-level index at its parent.
-    Chip { platform: Platform, device: u32, index: u32 },
+    Chip {
+        platform: Platform,
+        device: u32,
+        index: u32,
+    },
     /// A worker with a subtree of its own.
     Node(Box<NodeSpec>),
     /// A sub worker.
@@ -61,7 +65,12 @@ trait Executor {
     fn init(&mut self, left: Duration) -> Result<crate::tree::TreeNode, RemoteError>;
 
     /// Runs a task of a registered callable. `accept` is called when it really begins.
-    fn run(&mut self, entry: &Entry, args: &Args, accept: &mut dyn FnMut()) -> Result<(), RemoteError>;
+    fn run(
+        &mut self,
+        entry: &Entry,
+        args: &Args,
+        accept: &mut dyn FnMut(),
+    ) -> Result<(), RemoteError>;
 
     /// Serves a request about device memory; the buffer that it names is mapped already.
     fn memory(
@@ -88,17 +97,27 @@ pub(crate) fn main(context: ChildContext, seat: Seat) -> Result<(), String> {
     let mut next = || fds.next().ok_or("a descriptor is missing");
     let channel = FdChannel::from_fd(next()?);
     let mailbox = Mailbox::from_fds(next()?, next()?).map_err(|error| control::chain(&error))?;
-    let end = mailbox.into_child().map_err(|error| control::chain(&error))?;
+    let end = mailbox
+        .into_child()
+        .map_err(|error| control::chain(&error))?;
     let executor: Box<dyn Executor> = match &seat.role {
         ChildRole::Sub => Box::new(sub::SubWorker::new(&seat)),
-        ChildRole::Chip { platform, device, index } => {
-            Box::new(chip::ChipWorker::new(&seat, *platform, *device, *index))
-        }
+        ChildRole::Chip {
+            platform,
+            device,
+            index,
+        } => Box::new(chip::ChipWorker::new(&seat, *platform, *device, *index)),
         ChildRole::Node(spec) => {
             Box::new(node::NodeWorker::new(&seat, spec, context.parent.clone())?)
         }
     };
-    let child = Child { seat, end, executor, imports: Imports::new(channel), watch: context.parent };
+    let child = Child {
+        seat,
+        end,
+        executor,
+        imports: Imports::new(channel),
+        watch: context.parent,
+    };
     child.serve()
 }
 
@@ -135,9 +154,13 @@ impl Child {
         let answer = outcome.map_err(|error| error.to_parts());
         let answered = match &answer {
             Ok(()) => self.end.complete(task, Ok(&[])),
-            Err((code, message)) => {
-                self.end.complete(task, Err(mailbox::Failure { code: *code, message }))
-            }
+            Err((code, message)) => self.end.complete(
+                task,
+                Err(mailbox::Failure {
+                    code: *code,
+                    message,
+                }),
+            ),
         };
         answered.map_err(|refused| control::chain(&refused))
     }
@@ -149,12 +172,19 @@ impl Child {
         let claimed = wire::decode(task.payload()).map_err(|error| malformed(error.to_string()))?;
         let registry = Arc::clone(&self.seat.registry);
         let entry = registry.find(&claimed.digest).ok_or_else(|| {
-            malformed(format!("no callable with digest {:#} is registered", claimed.digest))
+            malformed(format!(
+                "no callable with digest {:#} is registered",
+                claimed.digest
+            ))
         })?;
         let executor = &self.executor;
         let adopt = |id, segment| executor.adopt(id, segment);
         let args = self.imports.args(&claimed, &adopt).map_err(|reason| {
-            let operation = format!("take the arguments of {} `{}`", entry.body.kind(), entry.name);
+            let operation = format!(
+                "take the arguments of {} `{}`",
+                entry.body.kind(),
+                entry.name
+            );
             RemoteError::new(FaultKind::Arguments, path, operation, reason)
         })?;
         let end = &mut self.end;
@@ -165,7 +195,9 @@ impl Child {
 
     fn control(&mut self, request: Control) -> Result<(), String> {
         let reply = match control::decode(request.payload()) {
-            Ok(message) => self.serve_control(&message).unwrap_or_else(ControlReply::Failed),
+            Ok(message) => self
+                .serve_control(&message)
+                .unwrap_or_else(ControlReply::Failed),
             Err(error) => ControlReply::Failed(RemoteError::new(
                 FaultKind::Arguments,
                 &self.seat.path,
@@ -174,7 +206,9 @@ impl Child {
             )),
         };
         let bytes = control::encode(&reply);
-        self.end.reply(request, Ok(&bytes)).map_err(|refused| control::chain(&refused))
+        self.end
+            .reply(request, Ok(&bytes))
+            .map_err(|refused| control::chain(&refused))
     }
 
     fn serve_control(&mut self, message: &ControlRequest) -> Result<ControlReply, RemoteError> {
@@ -192,7 +226,12 @@ impl Child {
                 let executor = &self.executor;
                 let adopt = |id, segment| executor.adopt(id, segment);
                 let core = self.imports.find(buffer.id(), &adopt).map_err(|reason| {
-                    RemoteError::new(FaultKind::Arguments, &self.seat.path, "map a buffer", reason)
+                    RemoteError::new(
+                        FaultKind::Arguments,
+                        &self.seat.path,
+                        "map a buffer",
+                        reason,
+                    )
                 })?;
                 self.executor.memory(message, Some(&core))
             }
@@ -206,7 +245,12 @@ impl Child {
 /// A role was sent a callable of a kind that it does not run. The parent checks before it sends.
 fn wrong_kind(path: &str, entry: &Entry, runs: &str) -> RemoteError {
     let operation = format!("run {} `{}`", entry.body.kind(), entry.name);
-    RemoteError::new(FaultKind::Arguments, path, operation, format!("this worker runs {runs}"))
+    RemoteError::new(
+        FaultKind::Arguments,
+        path,
+        operation,
+        format!("this worker runs {runs}"),
+    )
 }
 
 /// A role without a device was asked for device memory. The parent checks before it sends.

@@ -14,7 +14,9 @@ use crate::worker::Worker;
 /// Position of a worker in the tree.
 ///
 /// A label for people and paths: no code branches on it above `Chip`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 #[non_exhaustive]
 pub enum Level {
     /// L2: a leaf that owns one device, or a sub worker beside it.
@@ -120,7 +122,9 @@ impl NodeSpec {
     /// added until then.
     pub(crate) fn check_not_empty(&self) -> Result<(), ConfigError> {
         if self.n_children() == 0 {
-            return Err(ConfigError::NoChildren { name: self.own_name() });
+            return Err(ConfigError::NoChildren {
+                name: self.own_name(),
+            });
         }
         self.children.iter().try_for_each(NodeSpec::check_not_empty)
     }
@@ -149,12 +153,19 @@ impl NodeSpec {
         let children = self.n_children();
         if children > CHILDREN_MAX {
             let name = name.to_owned();
-            return Err(ConfigError::TooManyChildren { name, children, max: CHILDREN_MAX });
+            return Err(ConfigError::TooManyChildren {
+                name,
+                children,
+                max: CHILDREN_MAX,
+            });
         }
         let mut devices = self.devices.clone();
         devices.sort_unstable();
         if let Some(pair) = devices.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(ConfigError::DeviceTwice { name: name.to_owned(), device: pair[0] });
+            return Err(ConfigError::DeviceTwice {
+                name: name.to_owned(),
+                device: pair[0],
+            });
         }
         self.check_names(name)
     }
@@ -162,9 +173,15 @@ impl NodeSpec {
     /// Names are parts of paths, so they have no slash, are not empty, and differ among siblings.
     fn check_names(&self, name: &str) -> Result<(), ConfigError> {
         if name.is_empty() || name.contains('/') {
-            return Err(ConfigError::BadName { name: name.to_owned() });
+            return Err(ConfigError::BadName {
+                name: name.to_owned(),
+            });
         }
-        let named: Vec<&String> = self.children.iter().filter_map(|c| c.name.as_ref()).collect();
+        let named: Vec<&String> = self
+            .children
+            .iter()
+            .filter_map(|c| c.name.as_ref())
+            .collect();
         for (idx, child) in named.iter().enumerate() {
             if named[..idx].contains(child) {
                 let (name, child) = (name.to_owned(), (*child).clone());
@@ -183,7 +200,11 @@ impl NodeSpec {
         for (option, value) in limits {
             // A year is beyond any meant limit and keeps `Instant` arithmetic from overflowing.
             if value.is_zero() || value > Duration::from_secs(365 * 24 * 3600) {
-                return Err(ConfigError::BadLimit { name: name.to_owned(), option, value });
+                return Err(ConfigError::BadLimit {
+                    name: name.to_owned(),
+                    option,
+                    value,
+                });
             }
         }
         Ok(())
@@ -240,7 +261,9 @@ impl WorkerBuilder {
     /// Adds one chip worker for each of `devices` (logical device ids), in this order.
     pub fn devices(mut self, devices: impl IntoIterator<Item = u32>) -> Self {
         // One more than allowed is enough for `build` to refuse it; a mistyped count must not allocate gigabytes.
-        self.spec.devices.extend(devices.into_iter().take(CHILDREN_MAX + 1));
+        self.spec
+            .devices
+            .extend(devices.into_iter().take(CHILDREN_MAX + 1));
         self
     }
 

@@ -24,9 +24,19 @@ pub(crate) enum ControlRequest {
     /// Free a device allocation.
     Free { name: DeviceName },
     /// Copy the first `bytes` of a shared buffer into device memory, from `offset` on.
-    CopyTo { name: DeviceName, offset: u64, bytes: u64, buffer: WireBuffer },
+    CopyTo {
+        name: DeviceName,
+        offset: u64,
+        bytes: u64,
+        buffer: WireBuffer,
+    },
     /// Copy `bytes` of device memory, from `offset` on, to the start of a shared buffer.
-    CopyFrom { name: DeviceName, offset: u64, bytes: u64, buffer: WireBuffer },
+    CopyFrom {
+        name: DeviceName,
+        offset: u64,
+        bytes: u64,
+        buffer: WireBuffer,
+    },
     /// Forget a shared buffer: unmap it, here and below.
     Unmap { buffer: WireBuffer },
 }
@@ -94,7 +104,12 @@ impl RemoteError {
         operation: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
-        Self { kind, path: path.into(), operation: operation.into(), message: message.into() }
+        Self {
+            kind,
+            path: path.into(),
+            operation: operation.into(),
+            message: message.into(),
+        }
     }
 }
 
@@ -116,23 +131,38 @@ impl RemoteError {
     /// The form in which a task's failure crosses a mailbox: a code and a text, which may be cut at its end.
     pub(crate) fn to_parts(&self) -> (u32, String) {
         let code = FaultKind::ALL.iter().position(|kind| *kind == self.kind);
-        let text = format!("{}{SEPARATOR}{}{SEPARATOR}{}", self.path, self.operation, self.message);
+        let text = format!(
+            "{}{SEPARATOR}{}{SEPARATOR}{}",
+            self.path, self.operation, self.message
+        );
         (code.map_or(u32::MAX, |code| code as u32), text)
     }
 
     /// The failure that a child wrote. Whatever it wrote is a failure of some kind.
     pub(crate) fn from_failure(failure: &mailbox::Failure<'_>) -> Self {
-        let kind = FaultKind::ALL.get(failure.code as usize).copied().unwrap_or(FaultKind::Runtime);
+        let kind = FaultKind::ALL
+            .get(failure.code as usize)
+            .copied()
+            .unwrap_or(FaultKind::Runtime);
         let mut parts = failure.message.splitn(3, SEPARATOR);
         let mut next = || parts.next().unwrap_or_default().to_owned();
-        Self { kind, path: next(), operation: next(), message: next() }
+        Self {
+            kind,
+            path: next(),
+            operation: next(),
+            message: next(),
+        }
     }
 }
 
 impl RemoteError {
     /// The message, with the word that it was a panic where it was one.
     pub(crate) fn told(&self) -> String {
-        let verb = if self.kind == FaultKind::Panicked { "panicked: " } else { "" };
+        let verb = if self.kind == FaultKind::Panicked {
+            "panicked: "
+        } else {
+            ""
+        };
         format!("{verb}{}", self.message)
     }
 }

@@ -42,7 +42,10 @@ impl<T: Element> Copy for DeviceBuffer<T> {}
 
 impl<T: Element> std::fmt::Debug for DeviceBuffer<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DeviceBuffer").field("ptr", &self.ptr).field("len", &self.len()).finish()
+        f.debug_struct("DeviceBuffer")
+            .field("ptr", &self.ptr)
+            .field("len", &self.len())
+            .finish()
     }
 }
 
@@ -84,7 +87,10 @@ impl<T: Element> DeviceBuffer<T> {
     /// [`Error::Memory`] when the range leaves it.
     pub fn slice(&self, range: Range<usize>) -> Result<Self, Error> {
         let tensor = self.tensor.slice(0, range.start as u64..range.end as u64);
-        Ok(Self { tensor: tensor.map_err(MemoryError::View)?, ..*self })
+        Ok(Self {
+            tensor: tensor.map_err(MemoryError::View)?,
+            ..*self
+        })
     }
 
     /// The same elements in another shape, row-major.
@@ -129,26 +135,50 @@ impl Worker {
     ///
     /// [`Error::Memory`]: no such chip, out of memory (with what was wanted, what is free and the largest block), or the
     /// chip worker died. [`Error::State`] unless the worker is ready.
-    pub fn malloc<T: Element>(&self, chip: u32, n_elements: usize) -> Result<DeviceBuffer<T>, Error> {
+    pub fn malloc<T: Element>(
+        &self,
+        chip: u32,
+        n_elements: usize,
+    ) -> Result<DeviceBuffer<T>, Error> {
         let _lease = self.lease(&MEMORY)?;
         let desk = self.desk()?;
         desk.need_chip("allocate device memory", chip)?;
-        let bytes = (n_elements as u64).checked_mul(size_of::<T>() as u64).filter(|&bytes| bytes > 0);
-        let bytes = bytes.ok_or(MemoryError::Size { n_elements, element_bytes: size_of::<T>() })?;
-        let owner = WorkerRef { id: chip, incarnation: desk.engine.incarnation() };
+        let bytes = (n_elements as u64)
+            .checked_mul(size_of::<T>() as u64)
+            .filter(|&bytes| bytes > 0);
+        let bytes = bytes.ok_or(MemoryError::Size {
+            n_elements,
+            element_bytes: size_of::<T>(),
+        })?;
+        let owner = WorkerRef {
+            id: chip,
+            incarnation: desk.engine.incarnation(),
+        };
         let reservation = desk.table().reserve(owner);
         let reservation = reservation.map_err(|error| desk.protocol(chip, "allocate", &error))?;
         let ticket = reservation.ticket();
-        let name = DeviceName { incarnation: owner.incarnation, entry: ticket.entry, generation: ticket.generation };
-        match desk.ask(Job::new(chip as usize, ControlRequest::Malloc { name, bytes }))? {
+        let name = DeviceName {
+            incarnation: owner.incarnation,
+            entry: ticket.entry,
+            generation: ticket.generation,
+        };
+        match desk.ask(Job::new(
+            chip as usize,
+            ControlRequest::Malloc { name, bytes },
+        ))? {
             ControlReply::Address(address) => {
                 let ptr = reservation.record(address, bytes);
                 let ptr = ptr.map_err(|error| desk.protocol(chip, "allocate", &error))?;
                 let id = u64::from(ticket.entry);
-                let buffer = BufferId::new(owner.incarnation, id, ticket.generation, BufferKind::Device);
+                let buffer =
+                    BufferId::new(owner.incarnation, id, ticket.generation, BufferKind::Device);
                 let tensor = Tensor::contiguous(buffer, T::DTYPE, &[n_elements as u64], bytes);
                 let tensor = tensor.map_err(MemoryError::View)?;
-                Ok(DeviceBuffer { ptr, tensor, element: PhantomData })
+                Ok(DeviceBuffer {
+                    ptr,
+                    tensor,
+                    element: PhantomData,
+                })
             }
             reply => Err(desk.unexpected(chip, "allocate", &reply)),
         }
@@ -164,19 +194,32 @@ impl Worker {
         let _lease = self.lease(&MEMORY)?;
         let desk = self.desk()?;
         let ptr = memory.ptr;
-        if memory.dense_bytes()? != (0, usize::try_from(memory.tensor.backing_bytes()).unwrap_or(usize::MAX)) {
+        if memory.dense_bytes()?
+            != (
+                0,
+                usize::try_from(memory.tensor.backing_bytes()).unwrap_or(usize::MAX),
+            )
+        {
             return Err(MemoryError::NotBase { ptr }.into());
         }
         let chip = memory.owner();
-        let request = ControlRequest::Free { name: memory.name() };
-        let freed = desk.table().free(Ask::owner(Operation::Free), ptr, |_address| {
-            desk.ask(Job::new(chip as usize, request)).map(drop)
-        });
+        let request = ControlRequest::Free {
+            name: memory.name(),
+        };
+        let freed = desk
+            .table()
+            .free(Ask::owner(Operation::Free), ptr, |_address| {
+                desk.ask(Job::new(chip as usize, request)).map(drop)
+            });
         freed.map_err(|error| match error {
-            provenance::FreeError::Refused(refused) => MemoryError::Refused(Arc::new(refused)).into(),
-            provenance::FreeError::Leaked { source, .. } => {
-                MemoryError::Leaked { ptr, reason: crate::control::chain(&source) }.into()
+            provenance::FreeError::Refused(refused) => {
+                MemoryError::Refused(Arc::new(refused)).into()
             }
+            provenance::FreeError::Leaked { source, .. } => MemoryError::Leaked {
+                ptr,
+                reason: crate::control::chain(&source),
+            }
+            .into(),
             other => desk.protocol(chip, "free", &other),
         })
     }
@@ -186,7 +229,11 @@ impl Worker {
     /// # Errors
     ///
     /// [`Error::Memory`]; a stale or foreign handle is refused before any device call.
-    pub fn copy_to<T: Element>(&self, memory: DeviceBuffer<T>, elements: &[T]) -> Result<(), Error> {
+    pub fn copy_to<T: Element>(
+        &self,
+        memory: DeviceBuffer<T>,
+        elements: &[T],
+    ) -> Result<(), Error> {
         let _lease = self.lease(&MEMORY)?;
         let desk = self.desk()?;
         let (offset, bytes) = desk.check(&memory, elements.len(), "copy")?;
@@ -194,7 +241,10 @@ impl Worker {
         desk.held(&memory, Operation::CopyTo, || {
             let stage = desk.stage(bytes)?;
             for (idx, chunk) in source.chunks(COPY_BYTES).enumerate() {
-                stage.segment().write_at(0, chunk).map_err(|error| desk.protocol(memory.owner(), "copy", &error))?;
+                stage
+                    .segment()
+                    .write_at(0, chunk)
+                    .map_err(|error| desk.protocol(memory.owner(), "copy", &error))?;
                 let request = ControlRequest::CopyTo {
                     name: memory.name(),
                     offset: offset + (idx * COPY_BYTES) as u64,
@@ -212,7 +262,11 @@ impl Worker {
     /// # Errors
     ///
     /// As [`Worker::copy_to`].
-    pub fn copy_from<T: Element>(&self, elements: &mut [T], memory: DeviceBuffer<T>) -> Result<(), Error> {
+    pub fn copy_from<T: Element>(
+        &self,
+        elements: &mut [T],
+        memory: DeviceBuffer<T>,
+    ) -> Result<(), Error> {
         let _lease = self.lease(&MEMORY)?;
         let desk = self.desk()?;
         let (offset, bytes) = desk.check(&memory, elements.len(), "copy")?;
@@ -227,7 +281,10 @@ impl Worker {
                     buffer: WireBuffer::new(stage.id(), stage.bytes()),
                 };
                 desk.ask(Job::on_buffer(memory.owner() as usize, request, &stage))?;
-                stage.segment().read_at(0, chunk).map_err(|error| desk.protocol(memory.owner(), "copy", &error))?;
+                stage
+                    .segment()
+                    .read_at(0, chunk)
+                    .map_err(|error| desk.protocol(memory.owner(), "copy", &error))?;
             }
             Ok(())
         })
@@ -255,8 +312,14 @@ impl Desk<'_> {
             return Ok(());
         }
         let worker = self.engine.path().to_string();
-        let found = (0..self.plan.n_next_level()).filter(|&i| self.plan.next_level(i) == Some(LineKind::Chip));
-        Err(MemoryError::NoSuchChip { operation, worker, index, found: found.count() as u32 })
+        let found = (0..self.plan.n_next_level())
+            .filter(|&i| self.plan.next_level(i) == Some(LineKind::Chip));
+        Err(MemoryError::NoSuchChip {
+            operation,
+            worker,
+            index,
+            found: found.count() as u32,
+        })
     }
 
     /// Makes one request and waits for its answer, driving meanwhile.
@@ -264,10 +327,15 @@ impl Desk<'_> {
         self.engine.post(std::slice::from_ref(&job));
         self.engine.wait_until(None::<Instant>, &|| job.is_done());
         match job.outcome() {
-            Some(JobOutcome::Reply(ControlReply::Failed(remote))) => Err(MemoryError::Remote(remote.clone()).into()),
+            Some(JobOutcome::Reply(ControlReply::Failed(remote))) => {
+                Err(MemoryError::Remote(remote.clone()).into())
+            }
             Some(JobOutcome::Reply(reply)) => Ok(reply.clone()),
             Some(JobOutcome::Died(died)) => {
-                self.table().worker_lost(WorkerRef { id: job.line as u32, incarnation: self.engine.incarnation() });
+                self.table().worker_lost(WorkerRef {
+                    id: job.line as u32,
+                    incarnation: self.engine.incarnation(),
+                });
                 Err(MemoryError::WorkerDied(died.clone()).into())
             }
             Some(JobOutcome::Protocol(reason)) => {
@@ -289,7 +357,12 @@ impl Desk<'_> {
         operation: &'static str,
     ) -> Result<(u64, usize), Error> {
         if elements != memory.len() {
-            return Err(MemoryError::Length { operation, elements, found: memory.len() }.into());
+            return Err(MemoryError::Length {
+                operation,
+                elements,
+                found: memory.len(),
+            }
+            .into());
         }
         memory.dense_bytes()
     }
@@ -302,8 +375,13 @@ impl Desk<'_> {
         copy: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (offset, bytes) = memory.dense_bytes()?;
-        let span = memory.ptr.plus(offset).map_err(|error| self.protocol(memory.owner(), "copy", &error))?;
-        let held = self.table().hold(Ask::owner(operation), &[span.span(bytes as u64)]);
+        let span = memory
+            .ptr
+            .plus(offset)
+            .map_err(|error| self.protocol(memory.owner(), "copy", &error))?;
+        let held = self
+            .table()
+            .hold(Ask::owner(operation), &[span.span(bytes as u64)]);
         let _held = held.map_err(|refused| MemoryError::Refused(Arc::new(refused)))?;
         copy()
     }
@@ -313,9 +391,19 @@ impl Desk<'_> {
         Ok(self.engine.create_buffer(bytes.clamp(1, COPY_BYTES))?)
     }
 
-    fn protocol(&self, chip: u32, operation: &'static str, error: &(dyn std::error::Error + 'static)) -> Error {
+    fn protocol(
+        &self,
+        chip: u32,
+        operation: &'static str,
+        error: &(dyn std::error::Error + 'static),
+    ) -> Error {
         let (worker, reason) = (self.plan.path_of(chip), crate::control::chain(error));
-        MemoryError::Protocol { operation, worker, reason }.into()
+        MemoryError::Protocol {
+            operation,
+            worker,
+            reason,
+        }
+        .into()
     }
 
     fn unexpected(&self, chip: u32, operation: &'static str, reply: &ControlReply) -> Error {

@@ -39,7 +39,8 @@ mod run;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::thread::JoinHandle;
+use std::time::Instant;
 
 use mailbox::{Activity, Doorbell, Waiter};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
@@ -70,6 +71,10 @@ pub(crate) struct Engine {
     pending: AtomicBool,
     /// Waiters that want the drive from the background driver.
     wanted: AtomicU32,
+    /// Runs that are not over, for the background driver to see without core.
+    unfinished: Arc<AtomicU32>,
+    background_thread: Mutex<Option<JoinHandle<()>>>,
+    stopping: AtomicBool,
     /// Buffers that are gone here and must go below. A lock of its own, never held with another: a buffer can go at any
     /// time, under any lock.
     released: Mutex<Vec<BufferId>>,
@@ -84,12 +89,16 @@ impl Engine {
     pub(crate) fn new(path: &str, watch: Option<ParentWatch>) -> Result<Arc<Self>, StartCause> {
         let doorbell = Doorbell::create().map_err(StartCause::system)?;
         let children = RwLock::new(Children::new().map_err(StartCause::system)?);
+        let unfinished = Arc::new(AtomicU32::new(0));
         Ok(Arc::new_cyclic(|me| Self {
             path: Name::from(path),
             incarnation: crate::incarnation::draw(),
             doorbell,
             lines: Mutex::default(),
-            core: Mutex::new(Core::new(Name::from(path))),
+            core: Mutex::new(Core::new(Name::from(path), Arc::clone(&unfinished))),
+            unfinished,
+            background_thread: Mutex::default(),
+            stopping: AtomicBool::new(false),
             wake: Condvar::new(),
             background: Condvar::new(),
             pending: AtomicBool::new(false),
@@ -172,18 +181,20 @@ impl Engine {
         if done() {
             return true;
         }
-        let _wanted = Wanted::new(self);
-        loop {
+        let wanted = Wanted::new(self);
+        let reached = loop {
             if let Some(mut lines) = self.lines.try_lock() {
-                let reached = self.drive(&mut lines, deadline, done);
-                drop(lines);
-                self.leave_drive();
-                return reached;
+                break self.drive(&mut lines, deadline, done);
             }
             if let Some(reached) = self.sleep(deadline, done) {
-                return reached;
+                break reached;
             }
-        }
+        };
+        // First not wanted any more, then the hand-over: the background driver looks at both. Also after a mere sleep,
+        // which may have used up a hand-over that was meant to find a driver.
+        drop(wanted);
+        self.leave_drive();
+        reached
     }
 
     /// Sleeps until there may be a reason to look again; `Some` when the wait is over.
@@ -216,7 +227,7 @@ impl Engine {
             if done() {
                 break true;
             }
-            if !self.await_news(lines, &mut waiter, deadline) && !lines.has_news() {
+            if !self.await_news(lines, &mut waiter, deadline, done) && !lines.has_news() {
                 break done();
             }
         };
@@ -224,17 +235,24 @@ impl Engine {
         reached
     }
 
-    /// Waits until a line has news, core was changed, or a child died (whose loss is then dealt with). False at the
-    /// deadline.
-    fn await_news(&self, lines: &mut Lines, waiter: &mut Waiter, deadline: Option<Instant>) -> bool {
-        let news = || lines.has_news() || self.pending.load(Ordering::Acquire);
+    /// Waits until a line has news, core was changed, `done` says so, or a child died (whose loss is then dealt with).
+    /// False at the deadline.
+    fn await_news(
+        &self,
+        lines: &mut Lines,
+        waiter: &mut Waiter,
+        deadline: Option<Instant>,
+        done: &dyn Fn() -> bool,
+    ) -> bool {
+        let news = || lines.has_news() || self.pending.load(Ordering::Acquire) || done();
         if news() {
             return true;
         }
         let waited = {
             let children = self.children.read();
             let probe = TreeProbe::new(&children, lines, self.watch.as_ref());
-            self.doorbell.wait(waiter, &probe, Activity::InFlight, deadline, news)
+            self.doorbell
+                .wait(waiter, &probe, Activity::InFlight, deadline, news)
         };
         match waited {
             Ok(()) => true,
@@ -302,38 +320,55 @@ impl Engine {
 
     /// Starts the background driver, once: needed only by runs that nobody may be waiting for.
     pub(crate) fn ensure_background(&self) -> Result<(), Error> {
-        let mut core = self.core.lock();
-        if core.background_running {
+        let mut thread = self.background_thread.lock();
+        if thread.is_some() {
             return Ok(());
         }
-        let me = Weak::clone(&self.me);
-        let spawned = std::thread::Builder::new()
-            .name("driver".to_owned())
-            .spawn(move || background_loop(&me));
-        spawned.map_err(Error::orchestration)?;
-        core.background_running = true;
+        let me = self.me.upgrade().expect("its own caller holds it");
+        let spawned = std::thread::Builder::new().name("driver".to_owned());
+        *thread = Some(
+            spawned
+                .spawn(move || me.drive_in_background())
+                .map_err(Error::orchestration)?,
+        );
         Ok(())
     }
 
-    /// Drives while nobody waits; `false` when the engine is idle and the thread should look whether it is still needed.
-    fn drive_in_background(&self) {
+    /// Ends the background driver, so that a process that closed its worker has no thread of it left.
+    pub(crate) fn stop_background(&self) {
+        self.stopping.store(true, Ordering::Release);
         {
-            let mut core = self.core.lock();
-            let idle = !core.has_unfinished_runs() || self.wanted.load(Ordering::Relaxed) > 0;
-            if idle {
-                // Bounded, so that the thread notices when its engine is gone.
-                self.background.wait_for(&mut core, BACKGROUND_PATIENCE);
-                return;
-            }
+            let _core = self.core.lock();
+            self.background.notify_all();
         }
-        if let Some(mut lines) = self.lines.try_lock() {
-            let yield_now = || self.wanted.load(Ordering::Acquire) > 0 || !self.core.lock().has_unfinished_runs();
-            self.drive(&mut lines, Some(Instant::now() + BACKGROUND_PATIENCE), &yield_now);
-            drop(lines);
-            self.leave_drive();
-        } else {
-            let mut core = self.core.lock();
-            self.background.wait_for(&mut core, BACKGROUND_PATIENCE);
+        self.doorbell.ring();
+        if let Some(thread) = self.background_thread.lock().take() {
+            // A panic of the driver was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+
+    /// Drives while runs are unfinished and nobody waits; sleeps otherwise.
+    fn drive_in_background(&self) {
+        let stopping = || self.stopping.load(Ordering::Acquire);
+        let wanted = || self.wanted.load(Ordering::Acquire) > 0;
+        while !stopping() {
+            let lines = {
+                let mut core = self.core.lock();
+                let useful = core.has_unfinished_runs() && !wanted();
+                let lines = if useful { self.lines.try_lock() } else { None };
+                if lines.is_none() && !stopping() {
+                    // Notified by a driver that leaves with runs unfinished, and by the stop.
+                    self.background.wait(&mut core);
+                }
+                lines
+            };
+            if let Some(mut lines) = lines {
+                let idle = || self.unfinished.load(Ordering::Relaxed) == 0;
+                self.drive(&mut lines, None, &|| stopping() || wanted() || idle());
+                drop(lines);
+                self.leave_drive();
+            }
         }
     }
 
@@ -347,18 +382,11 @@ impl Engine {
     }
 }
 
-/// How long the background driver sleeps before it looks whether its engine still exists.
-const BACKGROUND_PATIENCE: Duration = Duration::from_secs(5);
-
-fn background_loop(engine: &Weak<Engine>) {
-    while let Some(engine) = engine.upgrade() {
-        engine.drive_in_background();
-    }
-}
-
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Engine")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 

@@ -66,8 +66,14 @@ impl Error {
     #[must_use]
     pub fn worker_died(&self) -> Option<&WorkerDied> {
         match self {
-            Error::Start(StartError { cause: StartCause::Died(died), .. })
-            | Error::Run(RunError { cause: TaskCause::WorkerDied(died), .. })
+            Error::Run(RunError {
+                cause: TaskCause::WorkerDied(died),
+                ..
+            }) => Some(died),
+            Error::Start(StartError {
+                cause: StartCause::Died(died),
+                ..
+            })
             | Error::Memory(MemoryError::WorkerDied(died)) => Some(died),
             _ => None,
         }
@@ -77,8 +83,14 @@ impl Error {
     #[must_use]
     pub fn remote(&self) -> Option<&RemoteError> {
         match self {
-            Error::Start(StartError { cause: StartCause::Remote(remote), .. })
-            | Error::Run(RunError { cause: TaskCause::Remote(remote), .. })
+            Error::Run(RunError {
+                cause: TaskCause::Remote(remote),
+                ..
+            }) => Some(remote),
+            Error::Start(StartError {
+                cause: StartCause::Remote(remote),
+                ..
+            })
             | Error::Memory(MemoryError::Remote(remote)) => Some(remote),
             _ => None,
         }
@@ -96,13 +108,17 @@ impl From<ArgError> for Error {
 #[non_exhaustive]
 pub enum ConfigError {
     /// Nothing could ever run.
-    #[error("start worker `{name}`: it has no children; give it chips, sub workers, or workers below it")]
+    #[error(
+        "start worker `{name}`: it has no children; give it chips, sub workers, or workers below it"
+    )]
     NoChildren {
         /// The worker.
         name: String,
     },
     /// More children than one worker can have.
-    #[error("build worker `{name}`: {children} children, at most {max} are possible; add a level of workers between")]
+    #[error(
+        "build worker `{name}`: {children} children, at most {max} are possible; add a level of workers between"
+    )]
     TooManyChildren {
         /// The worker.
         name: String,
@@ -112,7 +128,9 @@ pub enum ConfigError {
         max: usize,
     },
     /// A device cannot have two owners.
-    #[error("build worker `{name}`: device {device} is given twice; each chip worker owns a device of its own")]
+    #[error(
+        "build worker `{name}`: device {device} is given twice; each chip worker owns a device of its own"
+    )]
     DeviceTwice {
         /// The worker.
         name: String,
@@ -126,13 +144,17 @@ pub enum ConfigError {
         name: String,
     },
     /// A name that cannot stand in a path.
-    #[error("build worker `{name}`: a name must not be empty nor contain `/`, since it is a part of paths")]
+    #[error(
+        "build worker `{name}`: a name must not be empty nor contain `/`, since it is a part of paths"
+    )]
     BadName {
         /// The name.
         name: String,
     },
     /// Two siblings of one name.
-    #[error("build worker `{name}`: two of its workers are named `{child}`; paths must tell them apart")]
+    #[error(
+        "build worker `{name}`: two of its workers are named `{child}`; paths must tell them apart"
+    )]
     NameTwice {
         /// The parent.
         name: String,
@@ -140,7 +162,9 @@ pub enum ConfigError {
         child: String,
     },
     /// A time limit that cannot be kept.
-    #[error("build worker `{name}`: {option} is {value:?}; it must be above zero and at most a year")]
+    #[error(
+        "build worker `{name}`: {option} is {value:?}; it must be above zero and at most a year"
+    )]
     BadLimit {
         /// The worker.
         name: String,
@@ -176,7 +200,11 @@ fn advice(state: State, operation: &str) -> &'static str {
 
 impl StateError {
     pub(crate) fn new(operation: &'static str, worker: &str, state: State) -> Self {
-        Self { operation, worker: worker.to_owned(), state }
+        Self {
+            operation,
+            worker: worker.to_owned(),
+            state,
+        }
     }
 }
 
@@ -196,7 +224,9 @@ pub struct StartError {
 #[non_exhaustive]
 pub enum StartCause {
     /// The one deadline of the whole start passed.
-    #[error("not ready within the start limit of {limit:?}; raise `start_timeout`, or look what it waits for")]
+    #[error(
+        "not ready within the start limit of {limit:?}; raise `start_timeout`, or look what it waits for"
+    )]
     Deadline {
         /// The limit of the whole tree.
         limit: Duration,
@@ -243,7 +273,9 @@ pub struct WorkerDied {
 }
 
 fn said(last_words: Option<&String>) -> String {
-    last_words.map(|words| format!(", last words: {words}")).unwrap_or_default()
+    last_words
+        .map(|words| format!(", last words: {words}"))
+        .unwrap_or_default()
 }
 
 /// Why a callable was refused.
@@ -251,7 +283,9 @@ fn said(last_words: Option<&String>) -> String {
 #[non_exhaustive]
 pub enum CallableError {
     /// Two callables of one kind with one name.
-    #[error("register {kind} `{name}`: another {kind} has this name; names tell callables apart in every process")]
+    #[error(
+        "register {kind} `{name}`: another {kind} has this name; names tell callables apart in every process"
+    )]
     NameTwice {
         /// `chip callable`, `function` or `orchestration`.
         kind: &'static str,
@@ -275,7 +309,9 @@ pub enum CallableError {
         missing: &'static str,
     },
     /// The handle was made by another tree.
-    #[error("use callable `{name}`: its handle belongs to another worker; register it with this one")]
+    #[error(
+        "use callable `{name}`: its handle belongs to another worker; register it with this one"
+    )]
     Foreign {
         /// The name.
         name: Name,
@@ -287,7 +323,9 @@ pub enum CallableError {
 #[non_exhaustive]
 pub enum BufferError {
     /// No elements, or more than an address space holds.
-    #[error("create a buffer of {n_elements} elements of {element_bytes} bytes: the size must be above zero and fit an address space")]
+    #[error(
+        "create a buffer of {n_elements} elements of {element_bytes} bytes: the size must be above zero and fit an address space"
+    )]
     Size {
         /// Elements asked for.
         n_elements: usize,
@@ -316,7 +354,9 @@ pub enum BufferError {
         found: usize,
     },
     /// Somebody uses it.
-    #[error("{operation} {buffer}: it is in use by {reading} tasks that read it, {writing} that write it and {views} host views; wait for the run, or drop the view")]
+    #[error(
+        "{operation} {buffer}: it is in use by {reading} tasks that read it, {writing} that write it and {views} host views; wait for the run, or drop the view"
+    )]
     InUse {
         /// `read`, `write` or `release`.
         operation: &'static str,
@@ -330,7 +370,9 @@ pub enum BufferError {
         views: u32,
     },
     /// A task was submitted while the host looks at the buffer.
-    #[error("submit a task on {buffer}: the host holds a conflicting view of it; drop the view first")]
+    #[error(
+        "submit a task on {buffer}: the host holds a conflicting view of it; drop the view first"
+    )]
     HostView {
         /// The buffer.
         buffer: BufferId,
@@ -357,7 +399,9 @@ pub enum SubmitError {
         max: usize,
     },
     /// The target does not exist.
-    #[error("submit `{callable}` on next-level worker {index}: worker `{worker}` has {found} of them, numbered from 0")]
+    #[error(
+        "submit `{callable}` on next-level worker {index}: worker `{worker}` has {found} of them, numbered from 0"
+    )]
     NoSuchWorker {
         /// The callable.
         callable: Name,
@@ -399,7 +443,9 @@ pub enum SubmitError {
         died: WorkerDied,
     },
     /// The encoded arguments do not fit a frame.
-    #[error("submit `{callable}`: its arguments take {bytes} bytes, a frame holds {limit}; pass fewer tensors")]
+    #[error(
+        "submit `{callable}`: its arguments take {bytes} bytes, a frame holds {limit}; pass fewer tensors"
+    )]
     TooLarge {
         /// The callable.
         callable: Name,
@@ -417,7 +463,9 @@ pub enum SubmitError {
         reason: String,
     },
     /// Device memory cannot be an argument of this kind of task.
-    #[error("submit `{callable}`: device memory can be an argument of a chip callable only, since no other worker reaches it")]
+    #[error(
+        "submit `{callable}`: device memory can be an argument of a chip callable only, since no other worker reaches it"
+    )]
     DeviceArgument {
         /// The callable.
         callable: Name,
@@ -475,7 +523,10 @@ fn followed(failed: u64, skipped: u64) -> String {
     match (failed, skipped) {
         (0 | 1, 0) => String::new(),
         (0 | 1, skipped) => format!(" ({skipped} dependent tasks were skipped)"),
-        (failed, skipped) => format!(" ({} other tasks failed, {skipped} were skipped)", failed - 1),
+        (failed, skipped) => format!(
+            " ({} other tasks failed, {skipped} were skipped)",
+            failed - 1
+        ),
     }
 }
 
@@ -485,10 +536,10 @@ fn followed(failed: u64, skipped: u64) -> String {
 pub enum TaskCause {
     /// It failed in its worker.
     #[error("{0}")]
-    Remote(RemoteError),
+    Remote(Box<RemoteError>),
     /// Its worker died.
     #[error("{0}")]
-    WorkerDied(WorkerDied),
+    WorkerDied(Box<WorkerDied>),
     /// Its worker broke the protocol and is not used any more.
     #[error("the worker's mailbox is unusable: {0}")]
     Poisoned(String),
@@ -535,7 +586,9 @@ pub enum ArgError {
         tag: Tag,
     },
     /// It is in device memory.
-    #[error("take tensor argument {index} on the host: it is in device memory, which only a chip callable reaches")]
+    #[error(
+        "take tensor argument {index} on the host: it is in device memory, which only a chip callable reaches"
+    )]
     OnDevice {
         /// Position.
         index: usize,
@@ -547,13 +600,17 @@ pub enum ArgError {
         index: usize,
     },
     /// Another argument writes the same bytes.
-    #[error("take tensor argument {index} as a slice: the task writes the same bytes through another argument; name it once, as in-out")]
+    #[error(
+        "take tensor argument {index} as a slice: the task writes the same bytes through another argument; name it once, as in-out"
+    )]
     Aliased {
         /// Position.
         index: usize,
     },
     /// It was taken before.
-    #[error("take tensor argument {index} for writing: it was taken before, and two writers must not exist")]
+    #[error(
+        "take tensor argument {index} for writing: it was taken before, and two writers must not exist"
+    )]
     Taken {
         /// Position.
         index: usize,
@@ -578,7 +635,9 @@ pub enum ArgError {
 #[non_exhaustive]
 pub enum MemoryError {
     /// There is no such chip worker.
-    #[error("{operation} on next-level worker {index}: worker `{worker}` has {found} chip workers, numbered from 0")]
+    #[error(
+        "{operation} on next-level worker {index}: worker `{worker}` has {found} chip workers, numbered from 0"
+    )]
     NoSuchChip {
         /// What was attempted.
         operation: &'static str,
@@ -603,7 +662,9 @@ pub enum MemoryError {
         found: usize,
     },
     /// The size overflows.
-    #[error("allocate {n_elements} elements of {element_bytes} bytes: the size must be above zero and fit 64 bits")]
+    #[error(
+        "allocate {n_elements} elements of {element_bytes} bytes: the size must be above zero and fit 64 bits"
+    )]
     Size {
         /// Elements asked for.
         n_elements: usize,
@@ -614,7 +675,9 @@ pub enum MemoryError {
     #[error("copy device memory: the view is not contiguous; copy its rows one by one")]
     NotContiguous,
     /// A part of an allocation cannot be freed.
-    #[error("free {ptr}: the handle is a part of its allocation; free the handle that `malloc` gave")]
+    #[error(
+        "free {ptr}: the handle is a part of its allocation; free the handle that `malloc` gave"
+    )]
     NotBase {
         /// The pointer.
         ptr: provenance::DevicePtr,
@@ -629,7 +692,9 @@ pub enum MemoryError {
     #[error("{0}")]
     WorkerDied(WorkerDied),
     /// The device memory is gone for good: the native free failed.
-    #[error("free {ptr}: the device refused, so that the memory is leaked and the pointer is dead: {reason}")]
+    #[error(
+        "free {ptr}: the device refused, so that the memory is leaked and the pointer is dead: {reason}"
+    )]
     Leaked {
         /// The pointer.
         ptr: provenance::DevicePtr,

@@ -51,10 +51,10 @@
 struct Readme;
 
 mod config;
-mod worker;
 mod start;
 mod tree;
 mod tree_plan;
+mod worker;
 
 mod callable;
 mod orchestrator;
@@ -66,11 +66,11 @@ mod device_memory;
 mod element;
 mod view;
 
-mod engine;
-mod wire;
-mod control;
 mod child;
+mod control;
+mod engine;
 mod incarnation;
+mod wire;
 
 mod error;
 
@@ -84,8 +84,8 @@ pub use control::{FaultKind, RemoteError};
 pub use device_memory::DeviceBuffer;
 pub use element::Element;
 pub use error::{
-    ArgError, BufferError, CallableError, CloseError, ConfigError, Error, MemoryError, Name, RunError,
-    StartCause, StartError, StateError, SubmitError, TaskCause, WorkerDied,
+    ArgError, BufferError, CallableError, CloseError, ConfigError, Error, MemoryError, Name,
+    RunError, StartCause, StartError, StateError, SubmitError, TaskCause, WorkerDied,
 };
 pub use orchestrator::{Orchestrator, Target, TaskHandle, any, on};
 pub use run_handle::RunHandle;

@@ -14,7 +14,7 @@ use crate::buffer::{Use, View};
 use crate::callable::{Callee, FunctionHandle, NextLevel};
 use crate::element::Element;
 use crate::engine::{Engine, Hold, LineKind, NewTask};
-use crate::error::{BufferError, Error, SubmitError, TaskCause};
+use crate::error::{BufferError, Error, SubmitError, TaskCause, WorkerDied};
 use crate::tree_plan::Plan;
 use crate::wire;
 
@@ -100,7 +100,11 @@ impl<'e> Orchestrator<'e> {
     ) -> Result<TaskHandle, Error> {
         let callee = callable.target();
         let workers = self.place_members(&callee, &members)?;
-        self.submit_group(&callee, Placement::Group(&workers), members.iter().map(|(args, _)| args))
+        self.submit_group(
+            &callee,
+            Placement::Group(&workers),
+            members.iter().map(|(args, _)| args),
+        )
     }
 
     /// Submits a task for any sub worker.
@@ -117,7 +121,9 @@ impl<'e> Orchestrator<'e> {
         self.plan.own(function)?;
         self.need_sub_worker(&callee)?;
         let (task_args, backings) = args.checked()?;
-        let spec = TaskSpec::new(Placement::Sub).args(task_args).after(args.order());
+        let spec = TaskSpec::new(Placement::Sub)
+            .args(task_args)
+            .after(args.order());
         self.submit(&callee, spec, &[(task_args, backings)])
     }
 
@@ -150,17 +156,28 @@ impl<'e> Orchestrator<'e> {
     }
 
     /// The next-level workers that a target names and that execute this kind of callable.
-    fn suited(&self, callee: &Callee<'_>, target: Target) -> Result<SmallVec<[WorkerId; 8]>, Error> {
+    fn suited(
+        &self,
+        callee: &Callee<'_>,
+        target: Target,
+    ) -> Result<SmallVec<[WorkerId; 8]>, Error> {
         self.plan.own_callee(callee)?;
-        let wanted = if callee.kind == "chip callable" { LineKind::Chip } else { LineKind::Node };
+        let wanted = if callee.kind == "chip callable" {
+            LineKind::Chip
+        } else {
+            LineKind::Node
+        };
         match target {
             Target::On(index) => {
-                let kind = self.plan.next_level(index).ok_or_else(|| SubmitError::NoSuchWorker {
-                    callable: Arc::clone(callee.name),
-                    worker: self.engine.path().to_string(),
-                    index,
-                    found: self.plan.n_next_level(),
-                })?;
+                let kind =
+                    self.plan
+                        .next_level(index)
+                        .ok_or_else(|| SubmitError::NoSuchWorker {
+                            callable: Arc::clone(callee.name),
+                            worker: self.engine.path().to_string(),
+                            index,
+                            found: self.plan.n_next_level(),
+                        })?;
                 if kind != wanted {
                     return Err(self.wrong_kind(callee, index, kind).into());
                 }
@@ -170,10 +187,16 @@ impl<'e> Orchestrator<'e> {
                 let core = self.engine.core();
                 let all = (0..self.plan.n_next_level()).map(WorkerId);
                 let suited: SmallVec<_> = all
-                    .filter(|id| self.plan.next_level(id.0) == Some(wanted) && core.loss(*id).is_none())
+                    .filter(|id| {
+                        self.plan.next_level(id.0) == Some(wanted) && core.loss(*id).is_none()
+                    })
                     .collect();
                 if suited.is_empty() {
-                    let noun = if wanted == LineKind::Chip { "chip worker" } else { "worker below" };
+                    let noun = if wanted == LineKind::Chip {
+                        "chip worker"
+                    } else {
+                        "worker below"
+                    };
                     return Err(self.no_worker(callee, noun).into());
                 }
                 Ok(suited)
@@ -192,15 +215,28 @@ impl<'e> Orchestrator<'e> {
             let suited = self.suited(callee, *target)?;
             choices.push(self.settle_on_device(callee, args.checked()?.1, &suited)?);
         }
-        let mut taken: SmallVec<[WorkerId; 8]> =
-            choices.iter().filter(|choice| choice.len() == 1).map(|choice| choice[0]).collect();
+        let mut taken: SmallVec<[WorkerId; 8]> = choices
+            .iter()
+            .filter(|choice| choice.len() == 1)
+            .map(|choice| choice[0])
+            .collect();
         let mut workers = SmallVec::new();
         for choice in &choices {
-            let free = choice.iter().copied().find(|worker| !taken.contains(worker));
-            let worker = if choice.len() == 1 { Some(choice[0]) } else { free };
+            let free = choice
+                .iter()
+                .copied()
+                .find(|worker| !taken.contains(worker));
+            let worker = if choice.len() == 1 {
+                Some(choice[0])
+            } else {
+                free
+            };
             let callable = || Arc::clone(callee.name);
             let reason = "it has more members than workers that could run one each";
-            let worker = worker.ok_or_else(|| SubmitError::Group { callable: callable(), reason })?;
+            let worker = worker.ok_or_else(|| SubmitError::Group {
+                callable: callable(),
+                reason,
+            })?;
             taken.push(worker);
             workers.push(worker);
         }
@@ -214,7 +250,8 @@ impl<'e> Orchestrator<'e> {
         backings: &[Backing],
         candidates: &[WorkerId],
     ) -> Result<SmallVec<[WorkerId; 8]>, Error> {
-        let spans: SmallVec<[provenance::Span; 3]> = backings.iter().filter_map(Backing::span).collect();
+        let spans: SmallVec<[provenance::Span; 3]> =
+            backings.iter().filter_map(Backing::span).collect();
         if spans.is_empty() {
             return Ok(SmallVec::from_slice(candidates));
         }
@@ -250,7 +287,11 @@ impl<'e> Orchestrator<'e> {
         }
         if parts.is_empty() {
             let callable = Arc::clone(callee.name);
-            return Err(SubmitError::Group { callable, reason: "it has no members" }.into());
+            return Err(SubmitError::Group {
+                callable,
+                reason: "it has no members",
+            }
+            .into());
         }
         let spec = TaskSpec::new(placement).args(&all).after(&order);
         self.submit(callee, spec, &parts)
@@ -269,12 +310,22 @@ impl<'e> Orchestrator<'e> {
             let payload = wire::encode(callee.digest, args);
             if payload.len() > self.plan.payload_max() {
                 let (bytes, limit) = (payload.len(), self.plan.payload_max());
-                return Err(SubmitError::TooLarge { callable: Arc::clone(callee.name), bytes, limit }.into());
+                return Err(SubmitError::TooLarge {
+                    callable: Arc::clone(callee.name),
+                    bytes,
+                    limit,
+                }
+                .into());
             }
             payloads.push(payload);
             self.hold(callee, args, backings, &mut holds)?;
         }
-        let task = NewTask { spec, callable: Arc::clone(callee.name), payloads, holds };
+        let task = NewTask {
+            spec,
+            callable: Arc::clone(callee.name),
+            payloads,
+            holds,
+        };
         let submitted = self.engine.core().submit(self.run, task);
         let id = submitted.map_err(|source| self.refused(callee, source))?;
         self.engine.nudge();
@@ -300,13 +351,20 @@ impl<'e> Orchestrator<'e> {
             return Ok(());
         }
         if callee.kind != "chip callable" {
-            return Err(SubmitError::DeviceArgument { callable: Arc::clone(callee.name) }.into());
+            return Err(SubmitError::DeviceArgument {
+                callable: Arc::clone(callee.name),
+            }
+            .into());
         }
         let ask = provenance::Ask::owner(provenance::Operation::Argument);
-        let held = self.plan.table().hold(ask, &spans).map_err(|error| SubmitError::Device {
-            callable: Arc::clone(callee.name),
-            reason: error.to_string(),
-        })?;
+        let held = self
+            .plan
+            .table()
+            .hold(ask, &spans)
+            .map_err(|error| SubmitError::Device {
+                callable: Arc::clone(callee.name),
+                reason: error.to_string(),
+            })?;
         holds.push(Hold::Device(held));
         Ok(())
     }
@@ -320,17 +378,28 @@ impl<'e> Orchestrator<'e> {
 
     fn no_worker(&self, callee: &Callee<'_>, wanted: &'static str) -> SubmitError {
         let worker = self.engine.path().to_string();
-        SubmitError::NoWorker { callable: Arc::clone(callee.name), worker, wanted }
+        SubmitError::NoWorker {
+            callable: Arc::clone(callee.name),
+            worker,
+            wanted,
+        }
     }
 
     fn wrong_kind(&self, callee: &Callee<'_>, index: u32, kind: LineKind) -> SubmitError {
         let wanted = match kind {
             LineKind::Chip => "that is a chip worker, which runs chip callables",
-            LineKind::Node => "that is a worker with children of its own, which runs orchestrations",
+            LineKind::Node => {
+                "that is a worker with children of its own, which runs orchestrations"
+            }
             LineKind::Sub => "that is a sub worker, which runs functions",
         };
         let target = self.plan.path_of(index);
-        SubmitError::WrongKind { kind: callee.kind, callable: Arc::clone(callee.name), target, wanted }
+        SubmitError::WrongKind {
+            kind: callee.kind,
+            callable: Arc::clone(callee.name),
+            target,
+            wanted,
+        }
     }
 
     /// Names the dead worker, where that is why the graph refused.
@@ -339,7 +408,10 @@ impl<'e> Orchestrator<'e> {
         if let taskgraph::SubmitError::WorkerLost { worker } = source
             && let Some(TaskCause::WorkerDied(died)) = self.engine.core().loss(worker)
         {
-            return SubmitError::WorkerDied { callable, died: died.clone() };
+            return SubmitError::WorkerDied {
+                callable,
+                died: WorkerDied::clone(died),
+            };
         }
         match source {
             taskgraph::SubmitError::RunClosed { .. } => SubmitError::Cancelled { callable },
@@ -350,7 +422,11 @@ impl<'e> Orchestrator<'e> {
 
 fn use_of(access: &Access) -> Use {
     // What the graph is not told of may be a write.
-    if access.tag.writes() || access.tag == taskgraph::Tag::NoDep { Use::Write } else { Use::Read }
+    if access.tag.writes() || access.tag == taskgraph::Tag::NoDep {
+        Use::Write
+    } else {
+        Use::Read
+    }
 }
 
 /// The size of `n_elements` of `T`, when a buffer can have it.
@@ -358,6 +434,8 @@ pub(crate) fn byte_size<T: Element>(n_elements: usize) -> Result<usize, BufferEr
     let bytes = n_elements.checked_mul(size_of::<T>());
     bytes
         .filter(|&bytes| bytes > 0 && isize::try_from(bytes).is_ok())
-        .ok_or(BufferError::Size { n_elements, element_bytes: size_of::<T>() })
+        .ok_or(BufferError::Size {
+            n_elements,
+            element_bytes: size_of::<T>(),
+        })
 }
-

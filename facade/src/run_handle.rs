@@ -20,7 +20,9 @@ pub struct RunHandle {
 
 impl std::fmt::Debug for RunHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RunHandle").field("done", &self.is_done()).finish()
+        f.debug_struct("RunHandle")
+            .field("done", &self.is_done())
+            .finish()
     }
 }
 
@@ -52,12 +54,15 @@ impl RunHandle {
     /// As [`RunHandle::wait`].
     pub fn wait_for(&self, limit: Duration) -> Option<Result<(), Error>> {
         let deadline = Instant::now() + limit;
-        self.engine.wait_until(Some(deadline), &|| self.cell.is_done());
+        self.engine
+            .wait_until(Some(deadline), &|| self.cell.is_done());
         self.outcome()
     }
 
     fn outcome(&self) -> Option<Result<(), Error>> {
-        self.cell.outcome().map(|outcome| outcome.map_err(Error::from))
+        self.cell
+            .outcome()
+            .map(|outcome| outcome.map_err(Error::from))
     }
 }
 

@@ -72,7 +72,11 @@ impl Start<'_> {
             state: "ready".to_owned(),
             children,
         };
-        Ok(Started { engine: Arc::clone(self.engine), plan: self.plan, tree })
+        Ok(Started {
+            engine: Arc::clone(self.engine),
+            plan: self.plan,
+            tree,
+        })
     }
 
     /// Journals the end of the children, whatever of them will exist.
@@ -106,16 +110,27 @@ impl Start<'_> {
         let bell = bell.map_err(|error| system(StartCause::system(error)))?;
         let name = path.rsplit('/').next().unwrap_or(path);
         // In the order in which `child::main` takes them.
-        let options =
-            ForkOptions::new(name).group(self.group()).give(there.into()).give(segment).give(bell);
+        let options = ForkOptions::new(name)
+            .group(self.group())
+            .give(there.into())
+            .give(segment)
+            .give(bell);
         let child = procfork::fork(options, move |context| child::main(context, seat));
         let child = child.map_err(|error| system(StartCause::Fork(Arc::new(error))))?;
         let pid = child.pid().raw().unsigned_abs();
         let end = mailbox.into_parent();
-        self.engine.children.write().push(child).map_err(|error| system(StartCause::system(error)))?;
+        self.engine
+            .children
+            .write()
+            .push(child)
+            .map_err(|error| system(StartCause::system(error)))?;
         let end = end.map_err(|error| system(StartCause::system(error)))?;
-        self.engine.lines().all.push(Line::new(Name::from(path), pid, end, here));
-        self.enrol(kind).map_err(|error| system(StartCause::system(error)))
+        self.engine
+            .lines()
+            .all
+            .push(Line::new(Name::from(path), pid, end, here));
+        self.enrol(kind)
+            .map_err(|error| system(StartCause::system(error)))
     }
 
     /// Tells the graph of the new worker.
@@ -124,7 +139,11 @@ impl Start<'_> {
             LineKind::Chip | LineKind::Node => WorkerKind::NextLevel,
             LineKind::Sub => WorkerKind::Sub,
         };
-        self.engine.core().graph.add_worker(kind, Depth::Two).map(drop)
+        self.engine
+            .core()
+            .graph
+            .add_worker(kind, Depth::Two)
+            .map(drop)
     }
 
     fn role(&self, index: usize, kind: LineKind) -> ChildRole {
@@ -132,7 +151,11 @@ impl Start<'_> {
             LineKind::Sub => ChildRole::Sub,
             LineKind::Chip => {
                 let device = self.spec.devices[index];
-                ChildRole::Chip { platform: self.spec.platform, device, index: index as u32 }
+                ChildRole::Chip {
+                    platform: self.spec.platform,
+                    device,
+                    index: index as u32,
+                }
             }
             LineKind::Node => {
                 let child = &self.spec.children[index - self.spec.devices.len()];
@@ -143,15 +166,20 @@ impl Start<'_> {
 
     /// The root's children share a group of their own; what is below them inherits it.
     fn group(&self) -> Group {
-        if self.engine.is_root() { self.engine.children.read().group() } else { Group::Inherit }
+        if self.engine.is_root() {
+            self.engine.children.read().group()
+        } else {
+            Group::Inherit
+        }
     }
 
     /// Sends `Init` to all and waits for the first failure or the last success.
     fn bring_up(&self) -> Result<Vec<TreeNode>, Error> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let n_lines = self.engine.lines().all.len();
-        let jobs: Vec<Arc<Job>> =
-            (0..n_lines).map(|line| Job::new(line, ControlRequest::Init { left })).collect();
+        let jobs: Vec<Arc<Job>> = (0..n_lines)
+            .map(|line| Job::new(line, ControlRequest::Init { left }))
+            .collect();
         let over = || jobs.iter().all(|job| job.is_done()) || jobs.iter().any(|job| failed(job));
         self.engine.post(&jobs);
         while !over() {
@@ -174,7 +202,11 @@ impl Start<'_> {
             Some(JobOutcome::Reply(ControlReply::Ready(node))) => return Ok(node.clone()),
             Some(JobOutcome::Reply(ControlReply::Failed(remote))) => {
                 let worker = remote.path.clone();
-                StartError { worker, cause: StartCause::Remote(remote.clone()) }.into()
+                StartError {
+                    worker,
+                    cause: StartCause::Remote(remote.clone()),
+                }
+                .into()
             }
             Some(JobOutcome::Died(died)) => self.error(&path, StartCause::Died(died.clone())),
             Some(JobOutcome::Protocol(reason)) => {
@@ -195,12 +227,17 @@ impl Start<'_> {
     }
 
     fn error(&self, path: &str, cause: StartCause) -> Error {
-        StartError { worker: path.to_owned(), cause }.into()
+        StartError {
+            worker: path.to_owned(),
+            cause,
+        }
+        .into()
     }
 }
 
 fn failed(job: &Job) -> bool {
-    job.outcome().is_some_and(|outcome| !matches!(outcome, JobOutcome::Reply(ControlReply::Ready(_))))
+    job.outcome()
+        .is_some_and(|outcome| !matches!(outcome, JobOutcome::Reply(ControlReply::Ready(_))))
 }
 
 /// Ends the children of an engine: told at once, asked within the grace period, killed after it. Repeatable.
@@ -210,6 +247,7 @@ pub(crate) fn end_children(
     deadline: Option<Instant>,
 ) -> Result<(), Error> {
     let deadline = deadline.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+    engine.stop_background();
     engine.lines().all.iter_mut().for_each(Line::shutdown);
     let mut children = engine.children.write();
     // A child leaves by itself when its mailbox is shut down; the escalation is for those that do not.
@@ -217,7 +255,11 @@ pub(crate) fn end_children(
     let _ = children.wait_all(patience);
     // A killed process needs a moment to vanish, budget or not.
     let closing = children.terminate(grace, deadline.max(Instant::now() + KILL_PATIENCE));
-    for ended in closing.ended.iter().filter(|ended| ended.stage > procfork::Stage::Ended) {
+    for ended in closing
+        .ended
+        .iter()
+        .filter(|ended| ended.stage > procfork::Stage::Ended)
+    {
         tracing::warn!(worker = ended.name, pid = %ended.pid, cause = %ended.cause, stage = ?ended.stage,
             "a worker had to be ended");
     }
@@ -227,9 +269,17 @@ pub(crate) fn end_children(
     let names: Vec<String> = closing
         .survivors
         .iter()
-        .map(|survivor| format!("`{}` (pid {}, {:?})", survivor.name, survivor.pid, survivor.status))
+        .map(|survivor| {
+            format!(
+                "`{}` (pid {}, {:?})",
+                survivor.name, survivor.pid, survivor.status
+            )
+        })
         .collect();
-    Err(Error::Teardown { what: "the children", reason: format!("still there: {}", names.join(", ")) })
+    Err(Error::Teardown {
+        what: "the children",
+        reason: format!("still there: {}", names.join(", ")),
+    })
 }
 
 /// How long a killed process may take to vanish when the budget is used up.

@@ -56,8 +56,18 @@ impl TreeNode {
     fn write(&self, f: &mut fmt::Formatter<'_>, lead: &str, branch: &str) -> fmt::Result {
         let name = self.path.rsplit('/').next().unwrap_or(&self.path);
         let label = format!("{lead}{branch}{name}");
-        write!(f, "{label:<24} {:<3} pid {:<8}", self.level.label(), self.pid)?;
-        writeln!(f, " {:<24} {}", self.device.as_deref().unwrap_or("-"), self.state)?;
+        write!(
+            f,
+            "{label:<24} {:<3} pid {:<8}",
+            self.level.label(),
+            self.pid
+        )?;
+        writeln!(
+            f,
+            " {:<24} {}",
+            self.device.as_deref().unwrap_or("-"),
+            self.state
+        )?;
         let lead = match branch {
             "" => String::new(),
             "└─ " => format!("{lead}   "),

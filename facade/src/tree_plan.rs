@@ -23,19 +23,30 @@ pub(crate) struct Plan {
 
 impl std::fmt::Debug for Plan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Plan").field("next_level", &self.next_level).finish_non_exhaustive()
+        f.debug_struct("Plan")
+            .field("next_level", &self.next_level)
+            .finish_non_exhaustive()
     }
 }
 
 impl Plan {
     pub(crate) fn new(path: &str, spec: &NodeSpec, registry: Arc<Registry>) -> Self {
-        let chips = (0..spec.devices.len()).map(|idx| (LineKind::Chip, format!("{path}/chip{idx}")));
+        let chips =
+            (0..spec.devices.len()).map(|idx| (LineKind::Chip, format!("{path}/chip{idx}")));
         let nodes = spec.children.iter().enumerate().map(|(idx, child)| {
-            let name = child.name.clone().unwrap_or_else(|| format!("{}{idx}", child.own_name()));
+            let name = child
+                .name
+                .clone()
+                .unwrap_or_else(|| format!("{}{idx}", child.own_name()));
             (LineKind::Node, format!("{path}/{name}"))
         });
         let next_level = chips.chain(nodes).collect();
-        Self { registry, next_level, n_sub_workers: spec.sub_workers, table: Table::new() }
+        Self {
+            registry,
+            next_level,
+            n_sub_workers: spec.sub_workers,
+            table: Table::new(),
+        }
     }
 
     /// Every child in the order of its line: next-level workers, then sub workers.
@@ -66,7 +77,10 @@ impl Plan {
     }
 
     pub(crate) fn path_of(&self, index: u32) -> String {
-        self.next_level.get(index as usize).map(|(_, path)| path.clone()).unwrap_or_default()
+        self.next_level
+            .get(index as usize)
+            .map(|(_, path)| path.clone())
+            .unwrap_or_default()
     }
 
     pub(crate) fn payload_max(&self) -> usize {

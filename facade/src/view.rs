@@ -12,7 +12,10 @@
 //!
 //! Who lies to the graph (a tag `NoDep` on memory that another task writes, a kernel that writes outside of its
 //! arguments) breaks the protocol. That is the one thing this file cannot check, and why tags are a promise.
-#![expect(unsafe_code, reason = "typed slices over mapped memory; see the module's safety section")]
+#![expect(
+    unsafe_code,
+    reason = "typed slices over mapped memory; see the module's safety section"
+)]
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -39,7 +42,11 @@ impl<'a, T: Element> HostView<'a, T> {
     /// `n_elements` must be what the buffer holds.
     pub(crate) fn new(core: &'a Arc<BufferCore>, n_elements: usize) -> Result<Self, BufferError> {
         core.begin_view(Use::Read)?;
-        Ok(Self { core, n_elements, element: PhantomData })
+        Ok(Self {
+            core,
+            n_elements,
+            element: PhantomData,
+        })
     }
 }
 
@@ -71,7 +78,11 @@ impl<'a, T: Element> HostViewMut<'a, T> {
     /// `n_elements` must be what the buffer holds.
     pub(crate) fn new(core: &'a Arc<BufferCore>, n_elements: usize) -> Result<Self, BufferError> {
         core.begin_view(Use::Write)?;
-        Ok(Self { core, n_elements, element: PhantomData })
+        Ok(Self {
+            core,
+            n_elements,
+            element: PhantomData,
+        })
     }
 }
 
@@ -129,21 +140,37 @@ pub(crate) struct Grant {
 impl Grant {
     /// The caller has validated `tensor` against the real size of `core` and holds the task that named it.
     pub(crate) fn new(core: Arc<BufferCore>, tensor: Tensor, tag: Tag) -> Self {
-        Self { core: Some(core), tensor, tag, aliased: false, taken: AtomicBool::new(false) }
+        Self {
+            core: Some(core),
+            tensor,
+            tag,
+            aliased: false,
+            taken: AtomicBool::new(false),
+        }
     }
 
     /// A tensor in device memory. No host slice of it can be had.
     pub(crate) fn on_device(tensor: Tensor, tag: Tag) -> Self {
-        Self { core: None, tensor, tag, aliased: false, taken: AtomicBool::new(false) }
+        Self {
+            core: None,
+            tensor,
+            tag,
+            aliased: false,
+            taken: AtomicBool::new(false),
+        }
     }
 
     /// Marks the inputs whose bytes another argument writes. Called once, when all arguments of the task are known.
     pub(crate) fn mark_aliases(grants: &mut [Grant]) {
-        let written: Vec<Tensor> =
-            grants.iter().filter(|grant| grant.tag.writes()).map(|grant| grant.tensor).collect();
+        let written: Vec<Tensor> = grants
+            .iter()
+            .filter(|grant| grant.tag.writes())
+            .map(|grant| grant.tensor)
+            .collect();
         for grant in grants.iter_mut().filter(|grant| !grant.tag.writes()) {
             let overlaps = |other: &&Tensor| {
-                other.buffer() == grant.tensor.buffer() && other.view().overlaps(&grant.tensor.view())
+                other.buffer() == grant.tensor.buffer()
+                    && other.view().overlaps(&grant.tensor.view())
             };
             grant.aliased = written.iter().any(|other| overlaps(&other));
         }
@@ -164,7 +191,11 @@ impl Grant {
     /// The elements, for reading.
     pub(crate) fn read<T: Element>(&self, index: usize) -> Result<&[T], ArgError> {
         if self.tag != Tag::Input {
-            return Err(ArgError::Tag { index, asked: "read", tag: self.tag });
+            return Err(ArgError::Tag {
+                index,
+                asked: "read",
+                tag: self.tag,
+            });
         }
         if self.aliased {
             return Err(ArgError::Aliased { index });
@@ -177,10 +208,17 @@ impl Grant {
     }
 
     /// The elements, for reading and writing; once.
-    #[expect(clippy::mut_from_ref, reason = "`taken` makes the slice unique for the life of the grant")]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "`taken` makes the slice unique for the life of the grant"
+    )]
     pub(crate) fn write<T: Element>(&self, index: usize) -> Result<&mut [T], ArgError> {
         if !self.tag.writes() {
-            return Err(ArgError::Tag { index, asked: "write", tag: self.tag });
+            return Err(ArgError::Tag {
+                index,
+                asked: "write",
+                tag: self.tag,
+            });
         }
         let (first, len) = self.elements::<T>(index)?;
         // Relaxed: only uniqueness matters; no memory is published through the flag.
@@ -228,13 +266,19 @@ impl Grant {
         let core = self.core.as_ref().ok_or(ArgError::OnDevice { index })?;
         if self.tensor.dtype() != T::DTYPE {
             let (asked, found) = (T::DTYPE, self.tensor.dtype());
-            return Err(ArgError::DType { index, asked, found });
+            return Err(ArgError::DType {
+                index,
+                asked,
+                found,
+            });
         }
         if !self.tensor.is_contiguous() {
             return Err(ArgError::NotContiguous { index });
         }
-        let len = usize::try_from(self.tensor.num_elements()).map_err(|_| ArgError::NotContiguous { index })?;
-        let offset = usize::try_from(self.tensor.byte_offset()).map_err(|_| ArgError::NotContiguous { index })?;
+        let len = usize::try_from(self.tensor.num_elements())
+            .map_err(|_| ArgError::NotContiguous { index })?;
+        let offset = usize::try_from(self.tensor.byte_offset())
+            .map_err(|_| ArgError::NotContiguous { index })?;
         Ok((element_at(core.segment(), offset, len), len))
     }
 }
@@ -245,10 +289,18 @@ impl Grant {
 ///
 /// When they leave the mapping or are not aligned: tensors are validated before they come here.
 fn element_at<T: Pod>(segment: &Segment, offset: usize, n_elements: usize) -> *mut T {
-    let bytes = n_elements.checked_mul(size_of::<T>()).expect("a validated length fits");
+    let bytes = n_elements
+        .checked_mul(size_of::<T>())
+        .expect("a validated length fits");
     let end = offset.checked_add(bytes).expect("a validated range fits");
-    assert!(end <= segment.len(), "a validated range lies within its mapping");
+    assert!(
+        end <= segment.len(),
+        "a validated range lies within its mapping"
+    );
     // A mapping begins on a page, so an aligned offset is an aligned address.
-    assert!(offset.is_multiple_of(align_of::<T>()), "a validated offset is aligned");
+    assert!(
+        offset.is_multiple_of(align_of::<T>()),
+        "a validated offset is aligned"
+    );
     segment.as_ptr().wrapping_add(offset).cast::<T>()
 }

@@ -68,14 +68,27 @@ pub(crate) struct WireBuffer {
 
 impl WireBuffer {
     pub(crate) fn new(id: BufferId, bytes: u64) -> Self {
-        Self { owner: id.owner, id: id.id, generation: id.generation, bytes }
+        Self {
+            owner: id.owner,
+            id: id.id,
+            generation: id.generation,
+            bytes,
+        }
     }
 
     /// The two messages that announce the buffer on a descriptor channel; the descriptor goes with the first.
     pub(crate) fn to_headers(self) -> [FdHeader; 2] {
         [
-            FdHeader { kind: HEAD, id: self.owner, value: self.bytes },
-            FdHeader { kind: TAIL, id: self.id, value: u64::from(self.generation) },
+            FdHeader {
+                kind: HEAD,
+                id: self.owner,
+                value: self.bytes,
+            },
+            FdHeader {
+                kind: TAIL,
+                id: self.id,
+                value: u64::from(self.generation),
+            },
         ]
     }
 
@@ -83,7 +96,12 @@ impl WireBuffer {
     pub(crate) fn from_headers(head: FdHeader, tail: FdHeader) -> Option<Self> {
         let generation = u32::try_from(tail.value).ok()?;
         let fits = head.kind == HEAD && tail.kind == TAIL;
-        fits.then_some(Self { owner: head.id, id: tail.id, generation, bytes: head.value })
+        fits.then_some(Self {
+            owner: head.id,
+            id: tail.id,
+            generation,
+            bytes: head.value,
+        })
     }
 
     /// The identity; shared buffers are the only kind that control messages name.
@@ -100,7 +118,9 @@ pub(crate) fn encode(digest: &Digest, args: &TaskArgs) -> Payload {
         return payload;
     }
     let tensor_bytes = tensors.len() * size_of::<WireTensor>();
-    payload.reserve_exact(size_of::<Counts>() + tensor_bytes + scalars.len() * size_of::<WireScalar>());
+    payload.reserve_exact(
+        size_of::<Counts>() + tensor_bytes + scalars.len() * size_of::<WireScalar>(),
+    );
     let counts = Counts {
         n_tensors: u16::try_from(tensors.len()).expect("checked when the arguments were built"),
         n_scalars: u16::try_from(scalars.len()).expect("checked when the arguments were built"),
@@ -108,11 +128,19 @@ pub(crate) fn encode(digest: &Digest, args: &TaskArgs) -> Payload {
     };
     payload.extend_from_slice(bytemuck::bytes_of(&counts));
     for arg in tensors {
-        let tensor = WireTensor { tensor: arg.tensor.to_raw(), tag: tag_code(arg.tag), zero: 0 };
+        let tensor = WireTensor {
+            tensor: arg.tensor.to_raw(),
+            tag: tag_code(arg.tag),
+            zero: 0,
+        };
         payload.extend_from_slice(bytemuck::bytes_of(&tensor));
     }
     for arg in scalars {
-        let scalar = WireScalar { code: arg.value.code(), zero: 0, bits: arg.value.bits() };
+        let scalar = WireScalar {
+            code: arg.value.code(),
+            zero: 0,
+            bits: arg.value.bits(),
+        };
         payload.extend_from_slice(bytemuck::bytes_of(&scalar));
     }
     payload
@@ -142,13 +170,19 @@ pub(crate) fn decode(payload: &[u8]) -> Result<ClaimedTask, WireError> {
     let found = payload.len();
     let short = |expected| WireError::Length { found, expected };
     let (digest, rest) = payload.split_first_chunk().ok_or(short(DIGEST_BYTES))?;
-    let mut task =
-        ClaimedTask { digest: Digest(*digest), tensors: SmallVec::new(), scalars: SmallVec::new() };
+    let mut task = ClaimedTask {
+        digest: Digest(*digest),
+        tensors: SmallVec::new(),
+        scalars: SmallVec::new(),
+    };
     if rest.is_empty() {
         return Ok(task);
     }
     let head = DIGEST_BYTES + size_of::<Counts>();
-    let counts: Counts = rest.get(..size_of::<Counts>()).map(bytemuck::pod_read_unaligned).ok_or(short(head))?;
+    let counts: Counts = rest
+        .get(..size_of::<Counts>())
+        .map(bytemuck::pod_read_unaligned)
+        .ok_or(short(head))?;
     let tensor_bytes = usize::from(counts.n_tensors) * size_of::<WireTensor>();
     let expected = head + tensor_bytes + usize::from(counts.n_scalars) * size_of::<WireScalar>();
     if found != expected {
@@ -157,13 +191,19 @@ pub(crate) fn decode(payload: &[u8]) -> Result<ClaimedTask, WireError> {
     let (tensors, scalars) = payload[head..].split_at(tensor_bytes);
     for (index, bytes) in tensors.chunks_exact(size_of::<WireTensor>()).enumerate() {
         let wire: WireTensor = bytemuck::pod_read_unaligned(bytes);
-        let tag = tag_of(wire.tag).ok_or(WireError::Tag { index, code: wire.tag })?;
+        let tag = tag_of(wire.tag).ok_or(WireError::Tag {
+            index,
+            code: wire.tag,
+        })?;
         task.tensors.push((wire.tensor, tag));
     }
     for (index, bytes) in scalars.chunks_exact(size_of::<WireScalar>()).enumerate() {
         let wire: WireScalar = bytemuck::pod_read_unaligned(bytes);
         let scalar = Scalar::from_wire(wire.code, wire.bits);
-        task.scalars.push(scalar.ok_or(WireError::Scalar { index, code: wire.code })?);
+        task.scalars.push(scalar.ok_or(WireError::Scalar {
+            index,
+            code: wire.code,
+        })?);
     }
     Ok(task)
 }

@@ -64,7 +64,10 @@ pub(crate) struct Inner {
 
 impl std::fmt::Debug for Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker").field("path", &self.inner.path).field("state", &self.state()).finish()
+        f.debug_struct("Worker")
+            .field("path", &self.inner.path)
+            .field("state", &self.state())
+            .finish()
     }
 }
 
@@ -85,13 +88,19 @@ impl Worker {
             started: OnceLock::new(),
             spec: Mutex::new(spec),
         };
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     /// The level in the tree; a label.
     #[must_use]
     pub fn level(&self) -> Level {
-        self.inner.spec.lock().level().expect("a checked specification has a level")
+        self.inner
+            .spec
+            .lock()
+            .level()
+            .expect("a checked specification has a level")
     }
 
     /// The name, which is the head of every path below.
@@ -114,7 +123,12 @@ impl Worker {
     /// after `init`.
     pub fn register_chip(&self, callable: &'static ChipCallable) -> Result<ChipHandle, Error> {
         let missing = "a chip with `chips` or `devices`";
-        self.register(callable.name, Body::Chip(callable), NodeSpec::has_chip, missing)
+        self.register(
+            callable.name,
+            Body::Chip(callable),
+            NodeSpec::has_chip,
+            missing,
+        )
     }
 
     /// Registers a host function, run by sub workers. Before [`Worker::init`].
@@ -131,7 +145,12 @@ impl Worker {
         function: impl Fn(&Args) -> TaskResult + Send + Sync + 'static,
     ) -> Result<FunctionHandle, Error> {
         let missing = "a sub worker with `sub_workers`";
-        self.register(name, Body::Function(Arc::new(function)), NodeSpec::has_sub, missing)
+        self.register(
+            name,
+            Body::Function(Arc::new(function)),
+            NodeSpec::has_sub,
+            missing,
+        )
     }
 
     /// Registers an orchestration, run by workers below this one that have children of their own. Before
@@ -147,7 +166,12 @@ impl Worker {
     ) -> Result<OrchestrationHandle, Error> {
         let missing = "a worker below with `worker`";
         let has_node = |spec: &NodeSpec| !spec.children.is_empty();
-        self.register(name, Body::Orchestration(Arc::new(function)), has_node, missing)
+        self.register(
+            name,
+            Body::Orchestration(Arc::new(function)),
+            has_node,
+            missing,
+        )
     }
 
     fn register<K>(
@@ -160,7 +184,12 @@ impl Worker {
         self.need_new("register a callable")?;
         if !could_run(&self.inner.spec.lock()) {
             let (kind, name) = (body.kind(), name.to_owned());
-            return Err(CallableError::NoWorker { kind, name, missing }.into());
+            return Err(CallableError::NoWorker {
+                kind,
+                name,
+                missing,
+            }
+            .into());
         }
         Ok(self.inner.registry.lock().insert(name, body)?)
     }
@@ -213,7 +242,9 @@ impl Worker {
         let token = epoch.cancel_token();
         match self.build_tree(deadline, limit, &|| token.is_cancelled()) {
             Ok(()) => epoch.commit().map_err(|cancelled| {
-                self.roll_back(cancelled.roll_back(&self.inner.journal, Some(self.cleanup_deadline())));
+                self.roll_back(
+                    cancelled.roll_back(&self.inner.journal, Some(self.cleanup_deadline())),
+                );
                 self.start_error(lifecycle::StartError::Cancelled, limit)
             }),
             Err(error) => {
@@ -235,7 +266,14 @@ impl Worker {
         let registry = Arc::new(self.inner.registry.lock().clone());
         let engine = self.engine()?;
         let plan = Plan::new(&self.inner.path, &spec, registry);
-        let start = start::Start { engine: &engine, plan, spec: &spec, deadline, limit, cancelled };
+        let start = start::Start {
+            engine: &engine,
+            plan,
+            spec: &spec,
+            deadline,
+            limit,
+            cancelled,
+        };
         let started = start.run(&self.inner.journal)?;
         // Only the winner of the start comes here, once.
         let _ = self.inner.started.set(started);
@@ -263,7 +301,11 @@ impl Worker {
             }
             _ => StartCause::Deadline { limit },
         };
-        StartError { worker: self.inner.path.to_string(), cause }.into()
+        StartError {
+            worker: self.inner.path.to_string(),
+            cause,
+        }
+        .into()
     }
 
     /// The engine, made when it is first needed: a buffer may come before `init`.
@@ -272,7 +314,10 @@ impl Worker {
             return Ok(Arc::clone(engine));
         }
         let made = Engine::new(&self.inner.path, None).map_err(|cause| {
-            Error::from(StartError { worker: self.inner.path.to_string(), cause })
+            Error::from(StartError {
+                worker: self.inner.path.to_string(),
+                cause,
+            })
         })?;
         Ok(Arc::clone(self.inner.engine.get_or_init(|| made)))
     }
@@ -299,10 +344,16 @@ impl Worker {
     }
 
     pub(crate) fn started(&self, operation: &'static str) -> Result<&Started, StateError> {
-        self.inner.started.get().ok_or_else(|| self.state_error(operation, self.state()))
+        self.inner
+            .started
+            .get()
+            .ok_or_else(|| self.state_error(operation, self.state()))
     }
 
-    pub(crate) fn lease(&self, operation: &Operation) -> Result<lifecycle::Lease<'_, Error>, StateError> {
+    pub(crate) fn lease(
+        &self,
+        operation: &Operation,
+    ) -> Result<lifecycle::Lease<'_, Error>, StateError> {
         let lease = self.inner.life.lease(operation);
         lease.map_err(|refused| self.state_error(operation.name(), refused.state))
     }
@@ -390,10 +441,16 @@ impl Worker {
 
 impl Inner {
     fn close(&self, budget: Duration) -> Result<(), Error> {
-        let closed = self.life.close(Some(Instant::now() + budget), &self.journal);
+        let closed = self
+            .life
+            .close(Some(Instant::now() + budget), &self.journal);
         closed.map_err(|reason| {
             let worker = self.path.to_string();
-            CloseError { worker, reason: Arc::new(reason) }.into()
+            CloseError {
+                worker,
+                reason: Arc::new(reason),
+            }
+            .into()
         })
     }
 }
@@ -405,7 +462,9 @@ impl Drop for Inner {
         }
         let unclosed = self.life.state() != State::Closed;
         match self.close(DROP_BUDGET) {
-            Ok(()) if unclosed => tracing::warn!(worker = %self.path, "dropped unclosed; it was closed now"),
+            Ok(()) if unclosed => {
+                tracing::warn!(worker = %self.path, "dropped unclosed; it was closed now")
+            }
             Ok(()) => {}
             Err(error) => tracing::error!(worker = %self.path, %error, "dropped unclosed"),
         }

@@ -13,10 +13,17 @@ fn function() -> Body {
 fn one_name_can_stand_for_one_callable_of_each_kind() {
     let mut registry = Registry::new(1);
     let f: FunctionHandle = registry.insert("x", function()).unwrap();
-    let o = registry.insert::<super::kind::Orchestration>("x", Body::Orchestration(Arc::new(|_, _| Ok(()))));
+    let o = registry
+        .insert::<super::kind::Orchestration>("x", Body::Orchestration(Arc::new(|_, _| Ok(()))));
     assert_ne!(f.digest(), o.unwrap().digest());
     let twice = registry.insert::<super::kind::Function>("x", function());
-    assert!(matches!(twice, Err(CallableError::NameTwice { kind: "function", .. })));
+    assert!(matches!(
+        twice,
+        Err(CallableError::NameTwice {
+            kind: "function",
+            ..
+        })
+    ));
 }
 
 #[test]
@@ -25,6 +32,8 @@ fn a_handle_is_good_in_a_copy_of_its_registry_and_in_no_other() {
     let f: FunctionHandle = ours.insert("f", function()).unwrap();
     assert!(ours.clone().own(&f).is_ok());
     let mut theirs = Registry::new(2);
-    theirs.insert::<super::kind::Function>("f", function()).unwrap();
+    theirs
+        .insert::<super::kind::Function>("f", function())
+        .unwrap();
     assert!(matches!(theirs.own(&f), Err(CallableError::Foreign { .. })));
 }

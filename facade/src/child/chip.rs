@@ -58,7 +58,10 @@ impl ChipWorker {
             registry: Arc::clone(&seat.registry),
             platform,
             device,
-            owner: WorkerRef { id: index, incarnation: seat.incarnation },
+            owner: WorkerRef {
+                id: index,
+                incarnation: seat.incarnation,
+            },
             opened: None,
         }
     }
@@ -74,15 +77,30 @@ impl ChipWorker {
         let mut slots = HashMap::new();
         for (digest, callable) in self.registry.chip_callables() {
             let what = format!("register chip callable `{}`", callable.name);
-            let slot = chip.register(callable).map_err(|error| self.failed(&what, &error))?;
+            let slot = chip
+                .register(callable)
+                .map_err(|error| self.failed(&what, &error))?;
             slots.insert(digest, slot);
         }
         let (table, named, staging) = (Table::new(), HashMap::new(), Staging::default());
-        Ok(Opened { chip, slots, table, named, staging })
+        Ok(Opened {
+            chip,
+            slots,
+            table,
+            named,
+            staging,
+        })
     }
 
     fn opened(&mut self) -> Result<&mut Opened, RemoteError> {
-        let closed = || RemoteError::new(FaultKind::Runtime, &self.path, "use the device", "it is not open");
+        let closed = || {
+            RemoteError::new(
+                FaultKind::Runtime,
+                &self.path,
+                "use the device",
+                "it is not open",
+            )
+        };
         self.opened.as_mut().ok_or_else(closed)
     }
 }
@@ -105,7 +123,12 @@ impl Executor for ChipWorker {
         })
     }
 
-    fn run(&mut self, entry: &Entry, args: &Args, accept: &mut dyn FnMut()) -> Result<(), RemoteError> {
+    fn run(
+        &mut self,
+        entry: &Entry,
+        args: &Args,
+        accept: &mut dyn FnMut(),
+    ) -> Result<(), RemoteError> {
         let Body::Chip(callable) = entry.body else {
             return Err(wrong_kind(&self.path, entry, "chip callables"));
         };
@@ -113,7 +136,11 @@ impl Executor for ChipWorker {
         let opened = self.opened()?;
         let run = || opened.run(&callable.digest(), args, owner, accept);
         panics::caught(&path, &operation, run)?.map_err(|error| {
-            let kind = if error.panicked { FaultKind::Panicked } else { FaultKind::Device };
+            let kind = if error.panicked {
+                FaultKind::Panicked
+            } else {
+                FaultKind::Device
+            };
             RemoteError::new(kind, &path, operation, error.reason)
         })
     }
@@ -151,13 +178,19 @@ struct Failed {
 
 impl Failed {
     fn text(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), panicked: false }
+        Self {
+            reason: reason.into(),
+            panicked: false,
+        }
     }
 }
 
 impl From<device::DeviceError> for Failed {
     fn from(error: device::DeviceError) -> Self {
-        Self { reason: chain(&error), panicked: is_panic(&error) }
+        Self {
+            reason: chain(&error),
+            panicked: is_panic(&error),
+        }
     }
 }
 
@@ -186,7 +219,10 @@ impl Opened {
         owner: WorkerRef,
         accept: &mut dyn FnMut(),
     ) -> Result<(), Failed> {
-        let slot = *self.slots.get(digest).ok_or_else(|| Failed::text("the device does not know it"))?;
+        let slot = *self
+            .slots
+            .get(digest)
+            .ok_or_else(|| Failed::text("the device does not know it"))?;
         let mut staged = Vec::new();
         let outcome = self.staged_run(slot, args, owner, accept, &mut staged);
         for (bytes, address) in staged {
@@ -210,7 +246,11 @@ impl Opened {
                 chip_args = chip_args.with_tensor(self.resolve(grant.tensor(), owner)?);
                 continue;
             }
-            let too_odd = || Failed::text(format!("tensor {index}: a packed view that is not contiguous cannot be copied to the device"));
+            let too_odd = || {
+                Failed::text(format!(
+                    "tensor {index}: a packed view that is not contiguous cannot be copied to the device"
+                ))
+            };
             let runs = staging::runs(grant.tensor()).ok_or_else(too_odd)?;
             let bytes = staging::dense_bytes(grant.tensor()).ok_or_else(too_odd)?;
             let address = self.staging.take(&mut *self.chip, bytes)?;
@@ -218,7 +258,8 @@ impl Opened {
             if grant.tag() != Tag::Output {
                 self.copy_in(grant, &runs, address)?;
             }
-            let tensor = DeviceTensor::contiguous(address, grant.tensor().dtype(), grant.tensor().shape());
+            let tensor =
+                DeviceTensor::contiguous(address, grant.tensor().dtype(), grant.tensor().shape());
             chip_args = chip_args.with_tensor(tensor.map_err(|error| Failed::text(chain(&error)))?);
             if grant.tag().writes() {
                 outputs.push((grant, runs, address));
@@ -226,11 +267,18 @@ impl Opened {
         }
         chip_args.scalars.extend_from_slice(args.scalars());
         self.launch(slot, chip_args, accept)?;
-        outputs.iter().try_for_each(|(grant, runs, address)| self.copy_out(grant, runs, *address))
+        outputs
+            .iter()
+            .try_for_each(|(grant, runs, address)| self.copy_out(grant, runs, *address))
     }
 
     /// Acceptance is reported at the real launch.
-    fn launch(&mut self, slot: CallableSlot, args: ChipArgs, accept: &mut dyn FnMut()) -> Result<(), Failed> {
+    fn launch(
+        &mut self,
+        slot: CallableSlot,
+        args: ChipArgs,
+        accept: &mut dyn FnMut(),
+    ) -> Result<(), Failed> {
         let run = self.chip.prepare(slot, args)?;
         if let Err(error) = self.chip.launch(run) {
             self.chip.finalize(run)?;
@@ -245,17 +293,30 @@ impl Opened {
     /// A device tensor by this worker's own table.
     fn resolve(&self, tensor: &Tensor, owner: WorkerRef) -> Result<DeviceTensor, Failed> {
         let id = tensor.buffer();
-        let entry = u32::try_from(id.id).map_err(|_| Failed::text(format!("{id} is no device memory")))?;
-        let name = DeviceName { incarnation: id.owner, entry, generation: id.generation };
+        let entry =
+            u32::try_from(id.id).map_err(|_| Failed::text(format!("{id} is no device memory")))?;
+        let name = DeviceName {
+            incarnation: id.owner,
+            entry,
+            generation: id.generation,
+        };
         let ptr = self.named.get(&name);
         let ptr = ptr.ok_or_else(|| Failed::text(format!("{id} is not alive on this device")))?;
         let span = ptr.span(tensor.backing_bytes());
         let ask = Ask::on(Operation::Argument, owner.id);
-        let address = self.table.check(ask, span).map_err(|error| Failed::text(chain(&error)))?;
+        let address = self
+            .table
+            .check(ask, span)
+            .map_err(|error| Failed::text(chain(&error)))?;
         Ok(DeviceTensor::new(DeviceAddress(address), *tensor))
     }
 
-    fn copy_in(&mut self, grant: &Grant, runs: &Runs, address: DeviceAddress) -> Result<(), Failed> {
+    fn copy_in(
+        &mut self,
+        grant: &Grant,
+        runs: &Runs,
+        address: DeviceAddress,
+    ) -> Result<(), Failed> {
         for (idx, &start) in runs.starts.iter().enumerate() {
             let to = DeviceAddress(address.0 + (idx * runs.run_bytes) as u64);
             let chip = &mut *self.chip;
@@ -265,11 +326,17 @@ impl Opened {
         Ok(())
     }
 
-    fn copy_out(&mut self, grant: &Grant, runs: &Runs, address: DeviceAddress) -> Result<(), Failed> {
+    fn copy_out(
+        &mut self,
+        grant: &Grant,
+        runs: &Runs,
+        address: DeviceAddress,
+    ) -> Result<(), Failed> {
         for (idx, &start) in runs.starts.iter().enumerate() {
             let from = DeviceAddress(address.0 + (idx * runs.run_bytes) as u64);
             let chip = &mut *self.chip;
-            let copied = grant.with_bytes_mut(start, runs.run_bytes, |bytes| chip.copy_from(bytes, from));
+            let copied =
+                grant.with_bytes_mut(start, runs.run_bytes, |bytes| chip.copy_from(bytes, from));
             copied.ok_or_else(|| Failed::text("the argument is not mapped for writing"))??;
         }
         Ok(())
@@ -284,29 +351,58 @@ impl Opened {
         match *request {
             ControlRequest::Malloc { name, bytes } => self.malloc(name, bytes, owner),
             ControlRequest::Free { name } => self.free(&name, owner),
-            ControlRequest::CopyTo { name, offset, bytes, .. } => {
+            ControlRequest::CopyTo {
+                name,
+                offset,
+                bytes,
+                ..
+            } => {
                 let (buffer, len) = whole(buffer, bytes)?;
                 let address = self.checked(&name, offset, bytes, Operation::CopyTo, owner)?;
                 let mut data = vec![0; len];
-                buffer.segment().read_at(0, &mut data).map_err(|error| chain(&error))?;
-                self.chip.copy_to(address, &data).map_err(|error| chain(&error))?;
+                buffer
+                    .segment()
+                    .read_at(0, &mut data)
+                    .map_err(|error| chain(&error))?;
+                self.chip
+                    .copy_to(address, &data)
+                    .map_err(|error| chain(&error))?;
                 Ok(ControlReply::Done)
             }
-            ControlRequest::CopyFrom { name, offset, bytes, .. } => {
+            ControlRequest::CopyFrom {
+                name,
+                offset,
+                bytes,
+                ..
+            } => {
                 let (buffer, len) = whole(buffer, bytes)?;
                 let address = self.checked(&name, offset, bytes, Operation::CopyFrom, owner)?;
                 let mut data = vec![0; len];
-                self.chip.copy_from(&mut data, address).map_err(|error| chain(&error))?;
-                buffer.segment().write_at(0, &data).map_err(|error| chain(&error))?;
+                self.chip
+                    .copy_from(&mut data, address)
+                    .map_err(|error| chain(&error))?;
+                buffer
+                    .segment()
+                    .write_at(0, &data)
+                    .map_err(|error| chain(&error))?;
                 Ok(ControlReply::Done)
             }
             _ => Err("no request about device memory".to_owned()),
         }
     }
 
-    fn malloc(&mut self, name: DeviceName, bytes: u64, owner: WorkerRef) -> Result<ControlReply, String> {
+    fn malloc(
+        &mut self,
+        name: DeviceName,
+        bytes: u64,
+        owner: WorkerRef,
+    ) -> Result<ControlReply, String> {
         let address = self.chip.malloc(bytes).map_err(|error| chain(&error))?;
-        let ticket = Ticket { worker: owner, entry: name.entry, generation: name.generation };
+        let ticket = Ticket {
+            worker: owner,
+            entry: name.entry,
+            generation: name.generation,
+        };
         let alive = name.incarnation == owner.incarnation;
         let recorded = alive.then(|| self.table.record_as(ticket, address.0, bytes));
         match recorded {
@@ -323,12 +419,17 @@ impl Opened {
     }
 
     fn free(&mut self, name: &DeviceName, owner: WorkerRef) -> Result<ControlReply, String> {
-        let ptr = *self.named.get(name).ok_or("it is not alive on this device")?;
+        let ptr = *self
+            .named
+            .get(name)
+            .ok_or("it is not alive on this device")?;
         let (table, chip) = (&self.table, &mut *self.chip);
         let ask = Ask::on(Operation::Free, owner.id);
         let freed = table.free(ask, ptr, |address| chip.free(DeviceAddress(address)));
         self.named.remove(name);
-        freed.map(|()| ControlReply::Done).map_err(|error| chain(&error))
+        freed
+            .map(|()| ControlReply::Done)
+            .map_err(|error| chain(&error))
     }
 
     fn checked(
@@ -339,7 +440,10 @@ impl Opened {
         operation: Operation,
         owner: WorkerRef,
     ) -> Result<DeviceAddress, String> {
-        let ptr = self.named.get(name).ok_or("it is not alive on this device")?;
+        let ptr = self
+            .named
+            .get(name)
+            .ok_or("it is not alive on this device")?;
         let span = ptr.plus(offset).map_err(|error| chain(&error))?.span(bytes);
         let address = self.table.check(Ask::on(operation, owner.id), span);
         address.map(DeviceAddress).map_err(|error| chain(&error))
@@ -352,7 +456,9 @@ fn whole(buffer: Option<&BufferCore>, bytes: u64) -> Result<(&BufferCore, usize)
     if bytes > buffer.bytes() {
         return Err(format!("{bytes} bytes are more than {} holds", buffer.id()));
     }
-    usize::try_from(bytes).map(|len| (buffer, len)).map_err(|error| error.to_string())
+    usize::try_from(bytes)
+        .map(|len| (buffer, len))
+        .map_err(|error| error.to_string())
 }
 
 /// Device memory for arguments of tasks, kept by size, since a graph's tasks use the same sizes again and again.
@@ -397,4 +503,3 @@ impl Staging {
         self.kept_bytes = 0;
     }
 }
-

@@ -28,7 +28,10 @@ pub(super) struct Imports {
 
 impl Imports {
     pub(super) fn new(channel: FdChannel) -> Self {
-        Self { channel, mapped: HashMap::new() }
+        Self {
+            channel,
+            mapped: HashMap::new(),
+        }
     }
 
     /// The arguments of a claimed task: every tensor validated against the real size of its backing.
@@ -40,22 +43,31 @@ impl Imports {
             let refused = |error: String| format!("tensor {index}: {error}");
             let id = raw.buffer().map_err(|error| refused(error.to_string()))?;
             if id.kind == BufferKind::Device {
-                let tensor = raw.validate(raw.backing_bytes).map_err(|e| refused(e.to_string()))?;
+                let tensor = raw
+                    .validate(raw.backing_bytes)
+                    .map_err(|e| refused(e.to_string()))?;
                 grants.push(Grant::on_device(tensor, *tag));
                 continue;
             }
             let core = self.find(id, adopt).map_err(refused)?;
-            let tensor = raw.validate(core.bytes()).map_err(|e| refused(e.to_string()))?;
+            let tensor = raw
+                .validate(core.bytes())
+                .map_err(|e| refused(e.to_string()))?;
             grants.push(Grant::new(core, tensor, *tag));
         }
         Ok(Args::new(grants, task.scalars.clone()))
     }
 
     /// The buffer of this identity, mapped now if it was announced.
-    pub(super) fn find(&mut self, id: BufferId, adopt: &Adopt<'_>) -> Result<Arc<BufferCore>, String> {
+    pub(super) fn find(
+        &mut self,
+        id: BufferId,
+        adopt: &Adopt<'_>,
+    ) -> Result<Arc<BufferCore>, String> {
         let deadline = Instant::now() + PATIENCE;
         while !self.mapped.contains_key(&id) {
-            self.receive(deadline, adopt).map_err(|error| format!("{id} cannot be mapped: {error}"))?;
+            self.receive(deadline, adopt)
+                .map_err(|error| format!("{id} cannot be mapped: {error}"))?;
         }
         Ok(Arc::clone(&self.mapped[&id]))
     }
@@ -69,12 +81,18 @@ impl Imports {
 
     fn receive(&mut self, deadline: Instant, adopt: &Adopt<'_>) -> Result<(), String> {
         let next = || {
-            self.channel.recv(Some(deadline)).map_err(|error| control::chain(&error))
+            self.channel
+                .recv(Some(deadline))
+                .map_err(|error| control::chain(&error))
         };
         let (head, tail) = (next()?, next()?);
         let buffer = WireBuffer::from_headers(head.header, tail.header);
         let buffer = buffer.ok_or("the announcement is malformed")?;
-        let fd = head.fds.into_iter().next().ok_or("the announcement has no descriptor")?;
+        let fd = head
+            .fds
+            .into_iter()
+            .next()
+            .ok_or("the announcement has no descriptor")?;
         let bytes = usize::try_from(buffer.bytes).map_err(|_| "its size fits no address space")?;
         let segment = Segment::from_fd(fd, bytes).map_err(|error| control::chain(&error))?;
         self.mapped.insert(buffer.id(), adopt(buffer.id(), segment));

@@ -64,12 +64,18 @@ impl NodeWorker {
         };
         match start.run(&self.journal) {
             Ok(started) => {
-                epoch.commit().map_err(|_| StateError::new("start", &self.path, self.life.state()))?;
+                epoch
+                    .commit()
+                    .map_err(|_| StateError::new("start", &self.path, self.life.state()))?;
                 Ok(started)
             }
             Err(error) => {
                 if let Err(left) = epoch.roll_back(&self.journal, Some(self.close_deadline())) {
-                    tracing::error!(worker = self.path, ?left, "a failed start has left something");
+                    tracing::error!(
+                        worker = self.path,
+                        ?left,
+                        "a failed start has left something"
+                    );
                 }
                 epoch.fail(error.clone());
                 Err(error)
@@ -94,17 +100,31 @@ impl Executor for NodeWorker {
         }
     }
 
-    fn run(&mut self, entry: &Entry, args: &Args, accept: &mut dyn FnMut()) -> Result<(), RemoteError> {
+    fn run(
+        &mut self,
+        entry: &Entry,
+        args: &Args,
+        accept: &mut dyn FnMut(),
+    ) -> Result<(), RemoteError> {
         let Body::Orchestration(orchestration) = &entry.body else {
             return Err(wrong_kind(&self.path, entry, "orchestrations"));
         };
         let operation = operation(entry);
         let Some(started) = &self.started else {
             let reason = "it has not been started";
-            return Err(RemoteError::new(FaultKind::Runtime, &self.path, operation, reason));
+            return Err(RemoteError::new(
+                FaultKind::Runtime,
+                &self.path,
+                operation,
+                reason,
+            ));
         };
         accept();
-        let call = || run_on(&started.engine, &started.plan, |orch| orchestration(orch, args));
+        let call = || {
+            run_on(&started.engine, &started.plan, |orch| {
+                orchestration(orch, args)
+            })
+        };
         panics::caught(&self.path, &operation, call)?
             .map_err(|error| first_cause(&self.path, &operation, &error))
     }
@@ -123,7 +143,11 @@ impl Executor for NodeWorker {
 
     fn close(&mut self) {
         if let Err(left) = self.life.close(Some(self.close_deadline()), &self.journal) {
-            tracing::error!(worker = self.path, ?left, "not everything could be released");
+            tracing::error!(
+                worker = self.path,
+                ?left,
+                "not everything could be released"
+            );
         }
     }
 }
@@ -137,11 +161,20 @@ fn first_cause(path: &str, operation: &str, error: &Error) -> RemoteError {
         let message = died.to_string();
         return RemoteError::new(FaultKind::WorkerDied, &*died.worker, operation, message);
     }
-    if let Error::Run(RunError { cause: TaskCause::Panicked(message), .. }) = error {
+    if let Error::Run(RunError {
+        cause: TaskCause::Panicked(message),
+        ..
+    }) = error
+    {
         return RemoteError::new(FaultKind::Panicked, path, operation, message);
     }
     if let Error::Start(start) = error {
-        return RemoteError::new(FaultKind::Runtime, &*start.worker, operation, start.cause.to_string());
+        return RemoteError::new(
+            FaultKind::Runtime,
+            &*start.worker,
+            operation,
+            start.cause.to_string(),
+        );
     }
     RemoteError::new(FaultKind::Returned, path, operation, chain(error))
 }

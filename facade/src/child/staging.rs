@@ -15,7 +15,12 @@ pub(super) struct Runs {
 
 /// Bytes of the dense form of a view.
 pub(super) fn dense_bytes(tensor: &Tensor) -> Option<u64> {
-    Some(tensor.num_elements().checked_mul(tensor.dtype().bits())?.div_ceil(8))
+    Some(
+        tensor
+            .num_elements()
+            .checked_mul(tensor.dtype().bits())?
+            .div_ceil(8),
+    )
 }
 
 /// Splits a validated view into its dense runs. `None` for elements smaller than a byte that do not lie side by side,
@@ -24,9 +29,12 @@ pub(super) fn runs(tensor: &Tensor) -> Option<Runs> {
     let bits = tensor.dtype().bits();
     let offset = usize::try_from(tensor.byte_offset()).ok()?;
     if tensor.is_contiguous() {
-        return Some(Runs { run_bytes: usize::try_from(dense_bytes(tensor)?).ok()?, starts: vec![offset] });
+        return Some(Runs {
+            run_bytes: usize::try_from(dense_bytes(tensor)?).ok()?,
+            starts: vec![offset],
+        });
     }
-    if bits % 8 != 0 {
+    if !bits.is_multiple_of(8) {
         return None;
     }
     let element = usize::try_from(bits / 8).ok()?;
@@ -41,9 +49,15 @@ pub(super) fn runs(tensor: &Tensor) -> Option<Runs> {
     for dim in 0..outer {
         let step = usize::try_from(strides[dim]).ok()?.checked_mul(element)?;
         let len = usize::try_from(shape[dim]).ok()?;
-        starts = starts.iter().flat_map(|start| (0..len).map(move |i| start + i * step)).collect();
+        starts = starts
+            .iter()
+            .flat_map(|start| (0..len).map(move |i| start + i * step))
+            .collect();
     }
-    Some(Runs { run_bytes: usize::try_from(run).ok()?.checked_mul(element)?, starts })
+    Some(Runs {
+        run_bytes: usize::try_from(run).ok()?.checked_mul(element)?,
+        starts,
+    })
 }
 
 #[cfg(test)]

@@ -22,7 +22,9 @@ pub(super) struct SubWorker {
 
 impl SubWorker {
     pub(super) fn new(seat: &Seat) -> Self {
-        Self { path: seat.path.clone() }
+        Self {
+            path: seat.path.clone(),
+        }
     }
 }
 
@@ -39,7 +41,12 @@ impl Executor for SubWorker {
         })
     }
 
-    fn run(&mut self, entry: &Entry, args: &Args, _accept: &mut dyn FnMut()) -> Result<(), RemoteError> {
+    fn run(
+        &mut self,
+        entry: &Entry,
+        args: &Args,
+        _accept: &mut dyn FnMut(),
+    ) -> Result<(), RemoteError> {
         let Body::Function(function) = &entry.body else {
             return Err(wrong_kind(&self.path, entry, "functions"));
         };

@@ -49,6 +49,9 @@ fn children_may_be_added_until_the_start() {
     assert_eq!(node.level(), Level::Network2);
     // A refused addition leaves the worker as it was.
     let refused = node.add_worker(nested(0).name("first"));
-    assert!(matches!(refused, Err(Error::Config(ConfigError::NameTwice { .. }))));
+    assert!(matches!(
+        refused,
+        Err(Error::Config(ConfigError::NameTwice { .. }))
+    ));
     assert_eq!(node.add_worker(nested(0).name("third")).unwrap(), 2);
 }

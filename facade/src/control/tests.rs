@@ -7,9 +7,15 @@ fn a_failure_comes_back_as_it_was_and_cut_ones_keep_their_place() {
     for kind in FaultKind::ALL {
         let error = RemoteError::new(kind, "node/sub0", "run function `f`", "it: was, odd");
         let (code, message) = error.to_parts();
-        let failure = mailbox::Failure { code, message: &message };
+        let failure = mailbox::Failure {
+            code,
+            message: &message,
+        };
         assert_eq!(RemoteError::from_failure(&failure), error);
-        let cut = mailbox::Failure { code, message: &message[..message.len() - 4] };
+        let cut = mailbox::Failure {
+            code,
+            message: &message[..message.len() - 4],
+        };
         let cut = RemoteError::from_failure(&cut);
         assert_eq!((cut.path, cut.operation), (error.path, error.operation));
     }
@@ -18,14 +24,19 @@ fn a_failure_comes_back_as_it_was_and_cut_ones_keep_their_place() {
 #[test]
 fn whatever_a_child_writes_is_a_failure_of_some_kind() {
     for message in ["", "only a path", "\u{1f}\u{1f}\u{1f}"] {
-        let failure = mailbox::Failure { code: 4000, message };
+        let failure = mailbox::Failure {
+            code: 4000,
+            message,
+        };
         assert_eq!(RemoteError::from_failure(&failure).kind, FaultKind::Runtime);
     }
 }
 
 #[test]
 fn a_cut_or_changed_message_is_an_error_and_never_a_panic() {
-    let bytes = encode(&ControlRequest::Init { left: std::time::Duration::from_millis(7) });
+    let bytes = encode(&ControlRequest::Init {
+        left: std::time::Duration::from_millis(7),
+    });
     for len in 0..bytes.len() {
         assert!(decode::<ControlRequest>(&bytes[..len]).is_err());
     }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 use taskgraph::{
-    Effect, Failure, Limits, RunId, RunOutcome, RunStatus, Scheduler, TaskEnd, TaskId,
-    TaskSpec, WorkerId,
+    Effect, Failure, Limits, RunId, RunOutcome, RunStatus, Scheduler, TaskEnd, TaskId, TaskSpec,
+    WorkerId,
 };
 
 use crate::buffer::{BufferCore, Use};
@@ -33,12 +34,18 @@ pub(crate) type Holds = SmallVec<[Hold; 3]>;
 #[derive(Debug)]
 pub(crate) enum Hold {
     Buffer(Arc<BufferCore>, Use),
-    Device(#[expect(dead_code, reason = "held, never looked at: dropping it ends the use")] provenance::Hold),
+    Device(
+        #[expect(dead_code, reason = "held, never looked at: dropping it ends the use")]
+        provenance::Hold,
+    ),
 }
 
 impl Hold {
     /// Counts a task in at the buffer.
-    pub(crate) fn buffer(core: &Arc<BufferCore>, how: Use) -> Result<Self, crate::error::BufferError> {
+    pub(crate) fn buffer(
+        core: &Arc<BufferCore>,
+        how: Use,
+    ) -> Result<Self, crate::error::BufferError> {
         core.begin_task(how)?;
         Ok(Hold::Buffer(Arc::clone(core), how))
     }
@@ -87,13 +94,27 @@ pub(crate) enum JobOutcome {
 
 impl Job {
     pub(crate) fn new(line: usize, request: ControlRequest) -> Arc<Self> {
-        Arc::new(Self { line, request, buffer: None, outcome: OnceLock::new() })
+        Arc::new(Self {
+            line,
+            request,
+            buffer: None,
+            outcome: OnceLock::new(),
+        })
     }
 
     /// A request that names `buffer`.
-    pub(crate) fn on_buffer(line: usize, request: ControlRequest, buffer: &Arc<BufferCore>) -> Arc<Self> {
+    pub(crate) fn on_buffer(
+        line: usize,
+        request: ControlRequest,
+        buffer: &Arc<BufferCore>,
+    ) -> Arc<Self> {
         let buffer = Some(Arc::clone(buffer));
-        Arc::new(Self { line, request, buffer, outcome: OnceLock::new() })
+        Arc::new(Self {
+            line,
+            request,
+            buffer,
+            outcome: OnceLock::new(),
+        })
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -114,6 +135,8 @@ impl Job {
 pub(crate) struct Core {
     pub(crate) graph: Scheduler,
     path: Name,
+    /// The number of `runs`, for who does not hold core.
+    unfinished: Arc<AtomicU32>,
     /// Records of live tasks, by slot of the graph.
     tasks: Vec<Option<TaskRecord>>,
     runs: HashMap<RunId, Arc<RunCell>>,
@@ -127,16 +150,16 @@ pub(crate) struct Core {
     pub(crate) jobs: Vec<Arc<Job>>,
     /// Threads that sleep on `wake`.
     pub(crate) sleepers: u32,
-    pub(crate) background_running: bool,
     /// Something that somebody may wait for has happened.
     progress: bool,
 }
 
 impl Core {
-    pub(crate) fn new(path: Name) -> Self {
+    pub(crate) fn new(path: Name, unfinished: Arc<AtomicU32>) -> Self {
         Self {
             graph: Scheduler::new(Limits::default()),
             path,
+            unfinished,
             tasks: Vec::new(),
             runs: HashMap::new(),
             failures: HashMap::new(),
@@ -144,7 +167,6 @@ impl Core {
             losing: None,
             jobs: Vec::new(),
             sleepers: 0,
-            background_running: false,
             progress: false,
         }
     }
@@ -153,6 +175,7 @@ impl Core {
         let run = self.graph.begin_run();
         let cell = Arc::new(RunCell::default());
         self.runs.insert(run, Arc::clone(&cell));
+        self.note_unfinished();
         (run, cell)
     }
 
@@ -167,8 +190,17 @@ impl Core {
         if self.tasks.len() <= slot {
             self.tasks.resize_with(slot + 1, || None);
         }
-        let NewTask { callable, payloads, holds, .. } = task;
-        self.tasks[slot] = Some(TaskRecord { callable, payloads, holds });
+        let NewTask {
+            callable,
+            payloads,
+            holds,
+            ..
+        } = task;
+        self.tasks[slot] = Some(TaskRecord {
+            callable,
+            payloads,
+            holds,
+        });
         self.settle();
         Ok(id)
     }
@@ -198,9 +230,15 @@ impl Core {
 
     /// Keeps why a task failed; the first cause stays.
     pub(crate) fn note_failure(&mut self, task: TaskId, worker: &Name, cause: TaskCause) {
-        let Some(record) = self.task(task) else { return };
+        let Some(record) = self.task(task) else {
+            return;
+        };
         let callable = Arc::clone(&record.callable);
-        let failure = TaskFailure { callable, worker: Arc::clone(worker), cause };
+        let failure = TaskFailure {
+            callable,
+            worker: Arc::clone(worker),
+            cause,
+        };
         self.failures.entry(task).or_insert(failure);
     }
 
@@ -218,12 +256,16 @@ impl Core {
     /// A worker's process is dead: what was on it fails with that cause.
     pub(crate) fn worker_died(&mut self, worker: WorkerId, died: WorkerDied) {
         let path = Name::from(died.worker.as_str());
-        self.lose(worker, path, TaskCause::WorkerDied(died));
+        self.lose(worker, path, TaskCause::WorkerDied(Box::new(died)));
     }
 
     /// A worker cannot be talked to any more.
     pub(crate) fn worker_unusable(&mut self, worker: WorkerId, path: &Name, reason: &str) {
-        self.lose(worker, Arc::clone(path), TaskCause::Poisoned(reason.to_owned()));
+        self.lose(
+            worker,
+            Arc::clone(path),
+            TaskCause::Poisoned(reason.to_owned()),
+        );
     }
 
     fn lose(&mut self, worker: WorkerId, path: Name, cause: TaskCause) {
@@ -263,7 +305,9 @@ impl Core {
 
     fn task_finished(&mut self, task: TaskId, end: TaskEnd) {
         match end {
-            TaskEnd::Failed(Failure::WorkerLost { worker, .. }) => self.note_loss(task, Some(worker)),
+            TaskEnd::Failed(Failure::WorkerLost { worker, .. }) => {
+                self.note_loss(task, Some(worker))
+            }
             TaskEnd::Failed(Failure::NoWorker) => self.note_loss(task, self.losing),
             _ => {}
         }
@@ -276,6 +320,7 @@ impl Core {
         if let (Some(cell), Some(RunStatus::Done(outcome))) = (self.runs.remove(&run), status) {
             cell.finish(self.run_result(&outcome));
         }
+        self.note_unfinished();
         // The run is known, since it has just been reported.
         let _ = self.graph.release_run(run);
         if self.runs.is_empty() {
@@ -284,11 +329,20 @@ impl Core {
         self.progress = true;
     }
 
+    fn note_unfinished(&self) {
+        // Relaxed: a hint; who acts on it takes core or is told otherwise.
+        self.unfinished
+            .store(self.runs.len() as u32, Ordering::Relaxed);
+    }
+
     fn run_result(&self, outcome: &RunOutcome) -> Result<(), RunError> {
         if outcome.is_ok() {
             return Ok(());
         }
-        let failure = outcome.cause.and_then(|task| self.failures.get(&task)).cloned();
+        let failure = outcome
+            .cause
+            .and_then(|task| self.failures.get(&task))
+            .cloned();
         let failure = failure.unwrap_or_else(|| TaskFailure {
             callable: Name::from("run"),
             worker: Arc::clone(&self.path),
@@ -308,9 +362,10 @@ impl Core {
         let blockers = self.graph.blockers(group);
         let blockers: Vec<String> = blockers
             .iter()
-            .filter_map(|(worker, task)| Some(format!("`{}` on {worker}", self.task(*task)?.callable)))
+            .filter_map(|(worker, task)| {
+                Some(format!("`{}` on {worker}", self.task(*task)?.callable))
+            })
             .collect();
         tracing::warn!(group = name.as_deref(), %idle, ?blockers, "a group holds a worker idle");
     }
 }
-

@@ -92,7 +92,9 @@ impl Line {
             dispatch: dispatch.dispatch.0,
         };
         let member = (dispatch.member as usize).min(record.payloads.len() - 1);
-        self.end.submit(identity, 0, &record.payloads[member]).map_err(|e| control::chain(&e))
+        self.end
+            .submit(identity, 0, &record.payloads[member])
+            .map_err(|e| control::chain(&e))
     }
 
     /// Sends the next control request, if there is one and the frame is free.
@@ -104,7 +106,12 @@ impl Line {
         let job = match queued {
             Some(position) => core.jobs.remove(position),
             None => match self.unmaps.pop() {
-                Some(id) => Job::new(index, ControlRequest::Unmap { buffer: WireBuffer::new(id, 0) }),
+                Some(id) => Job::new(
+                    index,
+                    ControlRequest::Unmap {
+                        buffer: WireBuffer::new(id, 0),
+                    },
+                ),
                 None => return,
             },
         };
@@ -119,7 +126,9 @@ impl Line {
             self.announce(buffer)?;
         }
         let bytes = control::encode(&job.request);
-        self.end.control(0, &bytes).map_err(|error| control::chain(&error))?;
+        self.end
+            .control(0, &bytes)
+            .map_err(|error| control::chain(&error))?;
         self.job = Some(Arc::clone(job));
         Ok(())
     }
@@ -224,7 +233,10 @@ impl Lines {
             self.all[index].send_control(core, index);
             self.note_owing(index);
         }
-        let dead: Vec<Arc<Job>> = core.jobs.extract_if(.., |job| self.dead & (1 << job.line) != 0).collect();
+        let dead: Vec<Arc<Job>> = core
+            .jobs
+            .extract_if(.., |job| self.dead & (1 << job.line) != 0)
+            .collect();
         for job in dead {
             let died = self.all[job.line].died.clone().expect("its line is dead");
             job.finish(JobOutcome::Died(died));
@@ -254,7 +266,9 @@ impl Lines {
                 core.note_failure(dispatch.task, &path, TaskCause::Poisoned(reason));
             }
             // An error says that its worker was declared lost, and the task failed with that.
-            let _ = core.graph.completed(dispatch.dispatch, taskgraph::Outcome::Failed);
+            let _ = core
+                .graph
+                .completed(dispatch.dispatch, taskgraph::Outcome::Failed);
         }
         core.settle();
     }
@@ -279,7 +293,9 @@ impl Lines {
         } else {
             child.try_wait().ok().flatten()
         };
-        let Some(cause) = cause.or(dying.then_some(procfork::ExitCause::Lost)) else { return };
+        let Some(cause) = cause.or(dying.then_some(procfork::ExitCause::Lost)) else {
+            return;
+        };
         // What it published before it died counts.
         self.take_news_of(index, core);
         self.lose(index, cause, child.last_words(), core);
@@ -295,9 +311,16 @@ impl Lines {
         self.dead |= 1 << index;
         self.owing &= !(1 << index);
         let line = &mut self.all[index];
-        let died = WorkerDied { worker: line.path.to_string(), pid: line.pid, cause, last_words };
+        let died = WorkerDied {
+            worker: line.path.to_string(),
+            pid: line.pid,
+            cause,
+            last_words,
+        };
         tracing::warn!(worker = %line.path, pid = line.pid, %cause, "a worker died");
-        line.end.poison(mailbox::Cause::PeerDied { side: mailbox::Side::Child });
+        line.end.poison(mailbox::Cause::PeerDied {
+            side: mailbox::Side::Child,
+        });
         line.died = Some(died.clone());
         if let Some(job) = line.job.take() {
             job.finish(JobOutcome::Died(died.clone()));
@@ -326,13 +349,18 @@ fn take_event(event: Event<'_>, path: &Name, core: &mut Core) {
             // An error says that the run has been given up meanwhile.
             let _ = core.graph.accepted(DispatchId(identity.dispatch));
         }
-        Event::Done { identity, outcome, .. } => {
+        Event::Done {
+            identity, outcome, ..
+        } => {
             let outcome = match outcome {
                 Outcome::Ok(_) => taskgraph::Outcome::Ok,
                 Outcome::Failed(failure) => {
-                    let task = TaskId { slot: identity.slot, generation: identity.generation };
+                    let task = TaskId {
+                        slot: identity.slot,
+                        generation: identity.generation,
+                    };
                     let remote = RemoteError::from_failure(&failure);
-                    core.note_failure(task, path, TaskCause::Remote(remote));
+                    core.note_failure(task, path, TaskCause::Remote(Box::new(remote)));
                     taskgraph::Outcome::Failed
                 }
             };

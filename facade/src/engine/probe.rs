@@ -24,12 +24,21 @@ impl<'a> TreeProbe<'a> {
         lines: &'a Lines,
         watch: Option<&'a ParentWatch>,
     ) -> Self {
-        Self { children, lines, watch, calls: Cell::new(0) }
+        Self {
+            children,
+            lines,
+            watch,
+            calls: Cell::new(0),
+        }
     }
 
     fn living(&self) -> impl Iterator<Item = &'a procfork::Child> + use<'a> {
         let lines = self.lines;
-        self.children.iter().enumerate().filter(|(index, _)| lines.is_alive(*index)).map(|(_, child)| child)
+        self.children
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| lines.is_alive(*index))
+            .map(|(_, child)| child)
     }
 
     fn is_dead(child: &procfork::Child, ask_kernel: bool) -> bool {
@@ -46,8 +55,12 @@ impl Probe for TreeProbe<'_> {
     }
 
     fn death_words<'w>(&'w self, words: &mut DeathWords<'w>) {
-        self.living().for_each(|child| watch(child.death_word(), words));
-        self.watch.into_iter().flat_map(ParentWatch::death_words).for_each(|word| watch(word, words));
+        self.living()
+            .for_each(|child| watch(child.death_word(), words));
+        self.watch
+            .into_iter()
+            .flat_map(ParentWatch::death_words)
+            .for_each(|word| watch(word, words));
     }
 }
 

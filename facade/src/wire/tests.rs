@@ -42,13 +42,19 @@ fn arguments_come_back_as_they_were() {
 fn every_cut_is_refused() {
     let payload = encode(&DIGEST, &sample());
     for len in (0..payload.len()).filter(|&len| len != DIGEST_BYTES) {
-        assert!(matches!(decode(&payload[..len]), Err(WireError::Length { .. })), "{len}");
+        assert!(
+            matches!(decode(&payload[..len]), Err(WireError::Length { .. })),
+            "{len}"
+        );
     }
 }
 
 #[test]
 fn a_buffer_announcement_takes_two_messages_that_belong_together() {
-    let buffer = WireBuffer::new(BufferId::new(u64::MAX, 9, u32::MAX, BufferKind::Shared), 4096);
+    let buffer = WireBuffer::new(
+        BufferId::new(u64::MAX, 9, u32::MAX, BufferKind::Shared),
+        4096,
+    );
     let [head, tail] = buffer.to_headers();
     assert_eq!(WireBuffer::from_headers(head, tail), Some(buffer));
     assert_eq!(WireBuffer::from_headers(tail, head), None);

@@ -27,7 +27,9 @@ fn end_self(signal: Signal) -> ! {
 pub(crate) fn a_worker_that_kills_itself_in_a_task_is_an_error_with_the_exact_cause() {
     for signal in [Signal::SIGKILL, Signal::SIGSEGV, Signal::SIGABRT] {
         let node = builder(0, 1).build().unwrap();
-        let suicide = node.register_fn("suicide", move |_| end_self(signal)).unwrap();
+        let suicide = node
+            .register_fn("suicide", move |_| end_self(signal))
+            .unwrap();
         node.init().unwrap();
         let pid = node.tree().unwrap().children[0].pid;
         let error = failure(node.run(|orch| orch.submit_sub(&suicide, args())));
@@ -42,7 +44,9 @@ pub(crate) fn a_worker_that_kills_itself_in_a_task_is_an_error_with_the_exact_ca
 
 pub(crate) fn a_worker_that_exits_with_zero_in_a_task_has_died_too() {
     let node = builder(0, 1).build().unwrap();
-    let leave = node.register_fn("leave", |_| std::process::exit(0)).unwrap();
+    let leave = node
+        .register_fn("leave", |_| std::process::exit(0))
+        .unwrap();
     node.init().unwrap();
     let error = failure(node.run(|orch| orch.submit_sub(&leave, args())));
     assert_eq!(died(&error).cause, ExitCause::Exited(0));
@@ -51,7 +55,9 @@ pub(crate) fn a_worker_that_exits_with_zero_in_a_task_has_died_too() {
 
 pub(crate) fn siblings_of_a_dead_worker_go_on() {
     let node = builder(1, 2).build().unwrap();
-    let suicide = node.register_fn("suicide", |_| end_self(Signal::SIGKILL)).unwrap();
+    let suicide = node
+        .register_fn("suicide", |_| end_self(Signal::SIGKILL))
+        .unwrap();
     let good = node.register_fn("good", nothing).unwrap();
     let increment = node.register_chip(&INCREMENT).unwrap();
     node.init().unwrap();
@@ -81,9 +87,12 @@ pub(crate) fn a_task_for_a_dead_worker_is_refused_with_its_cause() {
     kill(pid, Signal::SIGKILL);
     failure(node.run(|orch| orch.submit_next_level(&increment, args().inout(&x), on(0))));
     let refused = node.run(|orch| orch.submit_next_level(&increment, args().inout(&x), on(0)));
-    let Err(Error::Submit(SubmitError::WorkerDied { died, .. })) = refused else { panic!("{refused:?}") };
+    let Err(Error::Submit(SubmitError::WorkerDied { died, .. })) = refused else {
+        panic!("{refused:?}")
+    };
     assert_eq!(died.pid, pid);
-    node.run(|orch| orch.submit_next_level(&increment, args().inout(&x), any())).unwrap();
+    node.run(|orch| orch.submit_next_level(&increment, args().inout(&x), any()))
+        .unwrap();
     node.close().unwrap();
 }
 
@@ -94,7 +103,8 @@ pub(crate) fn a_chip_worker_killed_while_idle_is_found_by_the_next_run() {
     let x = node.buffer::<f32>(8).unwrap();
     let pid = node.tree().unwrap().children[0].pid;
     kill(pid, Signal::SIGKILL);
-    let error = failure(node.run(|orch| orch.submit_next_level(&increment, args().inout(&x), on(0))));
+    let error =
+        failure(node.run(|orch| orch.submit_next_level(&increment, args().inout(&x), on(0))));
     assert_eq!(died(&error).pid, pid);
     let tree = node.tree().unwrap();
     assert!(tree.children[0].state.contains("SIGKILL"), "{tree}");
@@ -104,7 +114,10 @@ pub(crate) fn a_chip_worker_killed_while_idle_is_found_by_the_next_run() {
 /// Runs a tree in a process of its own, which can be killed: writes the pids of its tree to a file, then runs tasks
 /// without end.
 fn doomed_root(path: std::path::PathBuf, busy: bool) {
-    let root = builder(1, 1).worker(builder(1, 1).name("below")).build().unwrap();
+    let root = builder(1, 1)
+        .worker(builder(1, 1).name("below"))
+        .build()
+        .unwrap();
     let spin = root
         .register_fn("spin", |_| {
             let begun = Instant::now();
@@ -116,10 +129,15 @@ fn doomed_root(path: std::path::PathBuf, busy: bool) {
         .unwrap();
     let deep = spin.clone();
     let below = root
-        .register_orchestration("below", move |orch, _| orch.submit_sub(&deep, args()).map(drop))
+        .register_orchestration("below", move |orch, _| {
+            orch.submit_sub(&deep, args()).map(drop)
+        })
         .unwrap();
     root.init().unwrap();
-    let list: Vec<String> = pids(&root.tree().unwrap()).iter().map(u32::to_string).collect();
+    let list: Vec<String> = pids(&root.tree().unwrap())
+        .iter()
+        .map(u32::to_string)
+        .collect();
     fs::write(path.with_extension("new"), list.join("\n")).unwrap();
     fs::rename(path.with_extension("new"), &path).unwrap();
     root.run(|orch| {
@@ -141,10 +159,17 @@ pub(crate) fn after_the_root_is_killed_every_process_is_gone() {
         let dir = directory();
         let path = dir.path().join("pids");
         let in_child = path.clone();
-        let root = procfork::fork(ForkOptions::new("root"), move |_context| doomed_root(in_child, busy)).unwrap();
+        let root = procfork::fork(ForkOptions::new("root"), move |_context| {
+            doomed_root(in_child, busy)
+        })
+        .unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
         while !path.exists() {
-            assert!(root.try_wait().unwrap().is_none(), "the root ended early: {:?}", root.last_words());
+            assert!(
+                root.try_wait().unwrap().is_none(),
+                "the root ended early: {:?}",
+                root.last_words()
+            );
             assert!(Instant::now() < deadline, "the root did not start");
             std::thread::yield_now();
         }
@@ -157,31 +182,42 @@ pub(crate) fn after_the_root_is_killed_every_process_is_gone() {
 }
 
 pub(crate) fn after_a_middle_worker_is_killed_its_subtree_is_gone_and_the_root_goes_on() {
-    let root = builder(0, 1).worker(builder(1, 2).name("below")).build().unwrap();
+    let root = builder(0, 1)
+        .worker(builder(1, 2).name("below"))
+        .build()
+        .unwrap();
     let good = root.register_fn("good", nothing).unwrap();
     let deep = good.clone();
     let below = root
-        .register_orchestration("below", move |orch, _| orch.submit_sub(&deep, args()).map(drop))
+        .register_orchestration("below", move |orch, _| {
+            orch.submit_sub(&deep, args()).map(drop)
+        })
         .unwrap();
     root.init().unwrap();
-    root.run(|orch| orch.submit_next_level(&below, args(), on(0))).unwrap();
+    root.run(|orch| orch.submit_next_level(&below, args(), on(0)))
+        .unwrap();
     let tree = root.tree().unwrap();
     let subtree = pids(&tree.children[0]);
     assert_eq!(subtree.len(), 3);
     kill(tree.children[0].pid, Signal::SIGKILL);
     wait_gone(&subtree);
     let error = failure(root.run(|orch| orch.submit_next_level(&below, args(), on(0))));
-    assert_eq!(died(&error).worker, "node/below".replace("node", root.name()));
+    assert_eq!(
+        died(&error).worker,
+        "node/below".replace("node", root.name())
+    );
     root.run(|orch| orch.submit_sub(&good, args())).unwrap();
     root.close().unwrap();
 }
 
 pub(crate) fn a_stopped_worker_does_not_block_the_close() {
-    let node = builder(0, 2).grace(Duration::from_millis(50)).build().unwrap();
+    let node = builder(0, 2)
+        .grace(Duration::from_millis(50))
+        .build()
+        .unwrap();
     node.init().unwrap();
     let pids = pids(&node.tree().unwrap());
     kill(pids[0], Signal::SIGSTOP);
     node.close().unwrap();
     assert!(pids.iter().all(|pid| !is_alive(*pid)));
 }
-

@@ -39,16 +39,30 @@ pub(crate) fn a_tree_of_three_levels_runs_orchestrations_below() {
 }
 
 pub(crate) fn a_failure_two_levels_down_names_where_it_began() {
-    let root = builder(0, 0).name("root").worker(builder(0, 1).name("mid")).build().unwrap();
+    let root = builder(0, 0)
+        .name("root")
+        .worker(builder(0, 1).name("mid"))
+        .build()
+        .unwrap();
     let bad = root.register_fn("bad", |_| Err("E7".into())).unwrap();
     let below = root
-        .register_orchestration("below", move |orch, _| orch.submit_sub(&bad, args()).map(drop))
+        .register_orchestration("below", move |orch, _| {
+            orch.submit_sub(&bad, args()).map(drop)
+        })
         .unwrap();
     root.init().unwrap();
     let error = failure(root.run(|orch| orch.submit_next_level(&below, args(), on(0))));
-    assert_eq!((error.task.as_str(), error.worker.as_str()), ("below", "root/mid"));
-    let TaskCause::Remote(remote) = &error.cause else { panic!("{error}") };
-    assert_eq!((remote.path.as_str(), remote.message.as_str()), ("root/mid/sub0", "E7"));
+    assert_eq!(
+        (error.task.as_str(), error.worker.as_str()),
+        ("below", "root/mid")
+    );
+    let TaskCause::Remote(remote) = &error.cause else {
+        panic!("{error}")
+    };
+    assert_eq!(
+        (remote.path.as_str(), remote.message.as_str()),
+        ("root/mid/sub0", "E7")
+    );
     assert_eq!(remote.kind, FaultKind::Returned);
     root.close().unwrap();
 }
@@ -63,5 +77,8 @@ pub(crate) fn a_start_that_fails_two_levels_down_leaves_nothing() {
     let remote = error.remote().unwrap_or_else(|| panic!("{error}"));
     assert_eq!(remote.path, "root/broken/chip0");
     assert_eq!(root.state(), State::Failed);
-    assert_eq!(procfork::descendants(procfork::Pid::this()).unwrap().len(), 0);
+    assert_eq!(
+        procfork::descendants(procfork::Pid::this()).unwrap().len(),
+        0
+    );
 }

@@ -15,7 +15,10 @@ pub(crate) fn a_vector_add_over_two_chips_is_right() {
     node.init().unwrap();
     let n = 1001;
     let xs: Vec<f32> = (0..n).map(|i| i as f32).collect();
-    let (a, b) = (node.buffer_from(&xs).unwrap(), node.buffer_from(&vec![0.5_f32; n]).unwrap());
+    let (a, b) = (
+        node.buffer_from(&xs).unwrap(),
+        node.buffer_from(&vec![0.5_f32; n]).unwrap(),
+    );
     let c = node.buffer::<f32>(n).unwrap();
     node.run(|orch| {
         for (chip, tile) in [(0, 0..500), (1, 500..n)] {
@@ -65,8 +68,20 @@ pub(crate) fn independent_tasks_of_two_sub_workers_overlap() {
     let node = builder(0, 2).build().unwrap();
     // Each waits for the other, so they end only if they run at once.
     let (a2, b2) = (a.clone(), b.clone());
-    let first = node.register_fn("first", move |_| { a.pass(); b.open(); Ok(()) }).unwrap();
-    let second = node.register_fn("second", move |_| { a2.open(); b2.pass(); Ok(()) }).unwrap();
+    let first = node
+        .register_fn("first", move |_| {
+            a.pass();
+            b.open();
+            Ok(())
+        })
+        .unwrap();
+    let second = node
+        .register_fn("second", move |_| {
+            a2.open();
+            b2.pass();
+            Ok(())
+        })
+        .unwrap();
     node.init().unwrap();
     node.run(|orch| {
         orch.submit_sub(&first, args())?;
@@ -80,7 +95,9 @@ pub(crate) fn a_group_runs_on_all_of_its_members_at_once() {
     let node = builder(2, 3).build().unwrap();
     let add = node.register_chip(&VECTOR_ADD).unwrap();
     let dir = directory();
-    let gates: Vec<Gate> = (0..3).map(|i| Gate::new(dir.path(), &format!("g{i}"))).collect();
+    let gates: Vec<Gate> = (0..3)
+        .map(|i| Gate::new(dir.path(), &format!("g{i}")))
+        .collect();
     // Member i lets its neighbour through and waits for its own gate: a ring that needs all of them.
     let ring = node
         .register_fn("ring", move |args| {
@@ -96,23 +113,33 @@ pub(crate) fn a_group_runs_on_all_of_its_members_at_once() {
         })
         .unwrap();
     node.init().unwrap();
-    node.run(|orch| orch.submit_sub_group(&ring, (0..3_u32).map(|i| args().scalar(i)).collect())).unwrap();
+    node.run(|orch| orch.submit_sub_group(&ring, (0..3_u32).map(|i| args().scalar(i)).collect()))
+        .unwrap();
 
     let one = node.buffer_from(&[1.0_f32; 4]).unwrap();
-    let (c, d) = (node.buffer::<f32>(4).unwrap(), node.buffer::<f32>(4).unwrap());
+    let (c, d) = (
+        node.buffer::<f32>(4).unwrap(),
+        node.buffer::<f32>(4).unwrap(),
+    );
     let member = |out| args().input(&one).input(&one).output(out);
     node.run(|orch| {
         // `any` takes what the others leave.
         orch.submit_next_level_group(&add, vec![(member(&c), any()), (member(&d), on(0))])
     })
     .unwrap();
-    assert_eq!((c.to_vec().unwrap(), d.to_vec().unwrap()), (vec![2.0; 4], vec![2.0; 4]));
+    assert_eq!(
+        (c.to_vec().unwrap(), d.to_vec().unwrap()),
+        (vec![2.0; 4], vec![2.0; 4])
+    );
     let same = node.run(|orch| {
         orch.submit_next_level_group(&add, vec![(member(&c), on(1)), (member(&d), on(1))])
     });
     assert!(matches!(same, Err(Error::Submit(_))));
     let empty = node.run(|orch| orch.submit_sub_group(&ring, Vec::new()));
-    assert!(matches!(empty, Err(Error::Submit(SubmitError::Group { .. }))));
+    assert!(matches!(
+        empty,
+        Err(Error::Submit(SubmitError::Group { .. }))
+    ));
     node.close().unwrap();
 }
 
@@ -125,7 +152,10 @@ pub(crate) fn explicit_order_is_kept_without_data() {
         // The graph is not told of the list; only the explicit edges order the tasks.
         let mut last = orch.submit_sub(&append, args().output_existing(&list).scalar(0_u32))?;
         for i in 1..50_u32 {
-            last = orch.submit_sub(&append, args().output_existing(&list).scalar(i).after(&last))?;
+            last = orch.submit_sub(
+                &append,
+                args().output_existing(&list).scalar(i).after(&last),
+            )?;
         }
         Ok(())
     })
@@ -156,24 +186,41 @@ pub(crate) fn many_tasks_in_one_run_all_complete() {
 
 pub(crate) fn a_function_that_returns_an_error_names_task_worker_and_text() {
     let node = builder(0, 1).build().unwrap();
-    let f = node.register_fn("picky", |_| Err("the numbers are odd".into())).unwrap();
+    let f = node
+        .register_fn("picky", |_| Err("the numbers are odd".into()))
+        .unwrap();
     node.init().unwrap();
     let error = failure(node.run(|orch| orch.submit_sub(&f, args())));
-    assert_eq!((error.task.as_str(), error.worker.as_str()), ("picky", "node/sub0"));
-    let TaskCause::Remote(remote) = &error.cause else { panic!("{error}") };
-    assert_eq!((remote.kind, remote.message.as_str()), (FaultKind::Returned, "the numbers are odd"));
+    assert_eq!(
+        (error.task.as_str(), error.worker.as_str()),
+        ("picky", "node/sub0")
+    );
+    let TaskCause::Remote(remote) = &error.cause else {
+        panic!("{error}")
+    };
+    assert_eq!(
+        (remote.kind, remote.message.as_str()),
+        (FaultKind::Returned, "the numbers are odd")
+    );
     node.close().unwrap();
 }
 
 pub(crate) fn a_function_that_panics_names_task_worker_and_message_and_the_worker_goes_on() {
     let node = builder(0, 1).build().unwrap();
-    let bad = node.register_fn("bad", |_| panic!("index {} is gone", 7)).unwrap();
+    let bad = node
+        .register_fn("bad", |_| panic!("index {} is gone", 7))
+        .unwrap();
     let good = node.register_fn("good", nothing).unwrap();
     node.init().unwrap();
     for _ in 0..3 {
         let error = failure(node.run(|orch| orch.submit_sub(&bad, args())));
-        let TaskCause::Remote(remote) = &error.cause else { panic!("{error}") };
-        assert_eq!((remote.kind, remote.path.as_str()), (FaultKind::Panicked, "node/sub0"));
+        let TaskCause::Remote(remote) = &error.cause else {
+            panic!("{error}")
+        };
+        assert_eq!(
+            (remote.kind, remote.path.as_str()),
+            (FaultKind::Panicked, "node/sub0")
+        );
         assert!(remote.message.contains("index 7 is gone"), "{remote}");
         assert!(remote.message.contains("runs.rs"), "{remote}");
         assert_eq!(error.task, "bad");
@@ -210,15 +257,26 @@ pub(crate) fn a_kernel_that_panics_names_task_worker_and_message_and_the_worker_
     node.init().unwrap();
     let x = node.buffer::<f32>(4).unwrap();
     let error = failure(node.run(|orch| orch.submit_next_level(&panics, args().inout(&x), on(0))));
-    let TaskCause::Remote(remote) = &error.cause else { panic!("{error}") };
-    assert_eq!((remote.kind, error.worker.as_str()), (FaultKind::Panicked, "node/chip0"));
-    assert!(remote.message.contains("lane 3 overflowed") && remote.message.contains("boom"), "{remote}");
+    let TaskCause::Remote(remote) = &error.cause else {
+        panic!("{error}")
+    };
+    assert_eq!(
+        (remote.kind, error.worker.as_str()),
+        (FaultKind::Panicked, "node/chip0")
+    );
+    assert!(
+        remote.message.contains("lane 3 overflowed") && remote.message.contains("boom"),
+        "{remote}"
+    );
     // The chip's own orchestration can panic too.
     let error = failure(node.run(|orch| orch.submit_next_level(&panics, args(), on(0))));
-    let TaskCause::Remote(remote) = &error.cause else { panic!("{error}") };
+    let TaskCause::Remote(remote) = &error.cause else {
+        panic!("{error}")
+    };
     assert_eq!(remote.kind, FaultKind::Panicked);
     assert!(remote.message.contains("nothing to do"), "{remote}");
-    node.run(|orch| orch.submit_next_level(&increment, args().inout(&x), on(0))).unwrap();
+    node.run(|orch| orch.submit_next_level(&increment, args().inout(&x), on(0)))
+        .unwrap();
     assert_eq!(x.to_vec().unwrap(), vec![1.0; 4]);
     node.close().unwrap();
 }
@@ -231,7 +289,10 @@ pub(crate) fn an_orchestration_that_panics_is_a_typed_error_and_the_worker_goes_
         orch.submit_sub(&good, args())?;
         panic!("no plan")
     }));
-    assert!(matches!(&error.cause, TaskCause::Panicked(message) if message == "no plan"), "{error}");
+    assert!(
+        matches!(&error.cause, TaskCause::Panicked(message) if message == "no plan"),
+        "{error}"
+    );
     node.run(|orch| orch.submit_sub(&good, args())).unwrap();
     node.close().unwrap();
 }
@@ -258,13 +319,19 @@ pub(crate) fn an_error_of_the_orchestration_comes_back_after_started_tasks_have_
         })
         .unwrap_err();
     assert!(error.to_string().contains("changed my mind"), "{error}");
-    assert_eq!(flag.to_vec().unwrap(), [1], "the task that had begun was waited for");
+    assert_eq!(
+        flag.to_vec().unwrap(),
+        [1],
+        "the task that had begun was waited for"
+    );
     node.close().unwrap();
 }
 
 pub(crate) fn dependents_of_a_failed_task_are_skipped_and_others_run() {
     let node = builder(0, 2).build().unwrap();
-    let fail = node.register_fn("fail", |_| Err("root cause".into())).unwrap();
+    let fail = node
+        .register_fn("fail", |_| Err("root cause".into()))
+        .unwrap();
     let set = node
         .register_fn("set", |args| {
             args.output::<u32>(0)?[0] = 9;
@@ -272,13 +339,20 @@ pub(crate) fn dependents_of_a_failed_task_are_skipped_and_others_run() {
         })
         .unwrap();
     node.init().unwrap();
-    let (x, y, z) = (node.buffer::<u32>(1).unwrap(), node.buffer::<u32>(1).unwrap(), node.buffer::<u32>(1).unwrap());
+    let (x, y, z) = (
+        node.buffer::<u32>(1).unwrap(),
+        node.buffer::<u32>(1).unwrap(),
+        node.buffer::<u32>(1).unwrap(),
+    );
     let error = failure(node.run(|orch| {
         orch.submit_sub(&fail, args().output(&x))?;
         orch.submit_sub(&set, args().output(&y).input(&x))?;
         orch.submit_sub(&set, args().output(&z))
     }));
-    assert_eq!((error.task.as_str(), error.failed, error.skipped), ("fail", 1, 1));
+    assert_eq!(
+        (error.task.as_str(), error.failed, error.skipped),
+        ("fail", 1, 1)
+    );
     assert_eq!((y.to_vec().unwrap()[0], z.to_vec().unwrap()[0]), (0, 9));
     node.close().unwrap();
 }
@@ -289,7 +363,12 @@ pub(crate) fn a_submitted_run_is_advanced_while_nobody_waits() {
     let node = builder(0, 1).build().unwrap();
     let noop = node.register_fn("nothing", nothing).unwrap();
     let inside = gate.clone();
-    let last = node.register_fn("last", move |_| { inside.open(); Ok(()) }).unwrap();
+    let last = node
+        .register_fn("last", move |_| {
+            inside.open();
+            Ok(())
+        })
+        .unwrap();
     node.init().unwrap();
     let handle = node
         .submit(|orch| {
@@ -334,13 +413,24 @@ pub(crate) fn waiting_with_a_limit_does_no_harm() {
     let gate = Gate::new(dir.path(), "gate");
     let node = builder(0, 1).build().unwrap();
     let inside = gate.clone();
-    let slow = node.register_fn("slow", move |_| { inside.pass(); Ok(()) }).unwrap();
+    let slow = node
+        .register_fn("slow", move |_| {
+            inside.pass();
+            Ok(())
+        })
+        .unwrap();
     node.init().unwrap();
-    let handle = node.submit(|orch| orch.submit_sub(&slow, args()).map(drop)).unwrap();
+    let handle = node
+        .submit(|orch| orch.submit_sub(&slow, args()).map(drop))
+        .unwrap();
     assert!(handle.wait_for(Duration::from_millis(1)).is_none());
     gate.open();
     handle.wait().unwrap();
-    assert!(handle.wait_for(Duration::ZERO).is_some_and(|outcome| outcome.is_ok()));
+    assert!(
+        handle
+            .wait_for(Duration::ZERO)
+            .is_some_and(|outcome| outcome.is_ok())
+    );
     node.close().unwrap();
 }
 
@@ -356,7 +446,10 @@ pub(crate) fn a_close_inside_a_run_is_refused() {
 }
 
 pub(crate) fn a_handle_of_another_tree_is_refused() {
-    let (ours, theirs) = (builder(0, 1).build().unwrap(), builder(0, 1).build().unwrap());
+    let (ours, theirs) = (
+        builder(0, 1).build().unwrap(),
+        builder(0, 1).build().unwrap(),
+    );
     ours.register_fn("f", nothing).unwrap();
     let foreign = theirs.register_fn("f", nothing).unwrap();
     ours.init().unwrap();
@@ -366,7 +459,10 @@ pub(crate) fn a_handle_of_another_tree_is_refused() {
 }
 
 pub(crate) fn a_target_that_does_not_exist_or_does_not_fit_is_refused() {
-    let root = builder(1, 0).worker(builder(0, 1).name("below")).build().unwrap();
+    let root = builder(1, 0)
+        .worker(builder(0, 1).name("below"))
+        .build()
+        .unwrap();
     let add = root.register_chip(&VECTOR_ADD).unwrap();
     let orchestration = root.register_orchestration("o", |_, _| Ok(())).unwrap();
     root.init().unwrap();
@@ -377,8 +473,14 @@ pub(crate) fn a_target_that_does_not_exist_or_does_not_fit_is_refused() {
     };
     root.run(|orch| {
         check(orch.submit_next_level(&add, args(), on(7)), "has 2 of them")?;
-        check(orch.submit_next_level(&add, args(), on(1)), "runs orchestrations")?;
-        check(orch.submit_next_level(&orchestration, args(), on(0)), "runs chip callables")
+        check(
+            orch.submit_next_level(&add, args(), on(1)),
+            "runs orchestrations",
+        )?;
+        check(
+            orch.submit_next_level(&orchestration, args(), on(0)),
+            "runs chip callables",
+        )
     })
     .unwrap();
     root.close().unwrap();
@@ -403,15 +505,30 @@ pub(crate) fn arguments_are_checked_in_the_function() {
         })
         .unwrap();
     node.init().unwrap();
-    let (x, y) = (node.buffer::<f32>(4).unwrap(), node.buffer::<f32>(4).unwrap());
-    let error = failure(node.run(|orch| orch.submit_sub(&f, args().input(&x).output(&y).scalar(1_u32))));
+    let (x, y) = (
+        node.buffer::<f32>(4).unwrap(),
+        node.buffer::<f32>(4).unwrap(),
+    );
+    let error =
+        failure(node.run(|orch| orch.submit_sub(&f, args().input(&x).output(&y).scalar(1_u32))));
     let text = error.to_string();
-    for part in ["as f64: it holds f32", "named it as Input", "has 2 of them", "named it as Output", "as u64: it is U32(1)", "taken before"] {
+    for part in [
+        "as f64: it holds f32",
+        "named it as Input",
+        "has 2 of them",
+        "named it as Output",
+        "as u64: it is U32(1)",
+        "taken before",
+    ] {
         assert!(text.contains(part), "{part} in {text}");
     }
     // An input that the task also writes has no slice of its own.
-    let alias = failure(node.run(|orch| orch.submit_sub(&f, args().input(&x).output(&x).scalar(1_u32))));
-    assert!(alias.to_string().contains("through another argument"), "{alias}");
+    let alias =
+        failure(node.run(|orch| orch.submit_sub(&f, args().input(&x).output(&x).scalar(1_u32))));
+    assert!(
+        alias.to_string().contains("through another argument"),
+        "{alias}"
+    );
     node.close().unwrap();
 }
 
@@ -473,6 +590,9 @@ pub(crate) fn more_arguments_than_a_frame_holds_spill() {
         let list = (0..2000_u32).fold(args(), |list, i| list.scalar(i));
         orch.submit_sub(&sum, list)
     });
-    assert!(matches!(too_many, Err(Error::Submit(SubmitError::TooManyArgs { .. }))));
+    assert!(matches!(
+        too_many,
+        Err(Error::Submit(SubmitError::TooManyArgs { .. }))
+    ));
     node.close().unwrap();
 }

@@ -13,7 +13,11 @@ pub(crate) fn a_tree_is_ready_when_init_returns() {
     node.init().unwrap();
     assert_eq!(node.state(), State::Ready);
     let tree = node.tree().unwrap();
-    let paths: Vec<&str> = tree.flatten().iter().map(|node| node.path.as_str()).collect();
+    let paths: Vec<&str> = tree
+        .flatten()
+        .iter()
+        .map(|node| node.path.as_str())
+        .collect();
     assert_eq!(paths, ["node", "node/chip0", "node/chip1", "node/sub0"]);
     assert!(tree.flatten().iter().all(|node| node.state == "ready"));
     let pids = pids(&tree);
@@ -27,7 +31,9 @@ pub(crate) fn a_process_with_threads_is_refused_by_name() {
     let other = other.spawn(move || gate.recv()).unwrap();
     let node = builder(0, 1).build().unwrap();
     let error = node.init().unwrap_err();
-    let Error::Start(start) = &error else { panic!("{error}") };
+    let Error::Start(start) = &error else {
+        panic!("{error}")
+    };
     assert!(matches!(start.cause, StartCause::Fork(_)), "{error}");
     assert!(error.to_string().contains("logger"), "{error}");
     assert_eq!(node.state(), State::Failed);
@@ -66,14 +72,23 @@ pub(crate) fn everybody_who_inits_gets_the_same_outcome() {
 pub(crate) fn a_worker_without_children_is_refused_before_any_fork() {
     let node = Worker::node().build().unwrap();
     let error = node.init().unwrap_err();
-    assert!(matches!(error, Error::Config(ConfigError::NoChildren { .. })), "{error}");
+    assert!(
+        matches!(error, Error::Config(ConfigError::NoChildren { .. })),
+        "{error}"
+    );
 }
 
 pub(crate) fn a_callable_that_nobody_could_run_is_refused() {
     let subs_only = builder(0, 1).build().unwrap();
-    assert!(matches!(subs_only.register_chip(&VECTOR_ADD), Err(Error::Callable(_))));
+    assert!(matches!(
+        subs_only.register_chip(&VECTOR_ADD),
+        Err(Error::Callable(_))
+    ));
     let chips_only = builder(1, 0).build().unwrap();
-    assert!(matches!(chips_only.register_fn("f", nothing), Err(Error::Callable(_))));
+    assert!(matches!(
+        chips_only.register_fn("f", nothing),
+        Err(Error::Callable(_))
+    ));
     assert!(matches!(
         chips_only.register_orchestration("o", |_, _| Ok(())),
         Err(Error::Callable(_))
@@ -81,15 +96,27 @@ pub(crate) fn a_callable_that_nobody_could_run_is_refused() {
     // A refused registration leaves the name free.
     let both = builder(1, 1).build().unwrap();
     both.register_fn("f", nothing).unwrap();
-    assert!(matches!(both.register_fn("f", nothing), Err(Error::Callable(_))));
-    assert!(matches!(both.register_fn("", nothing), Err(Error::Callable(_))));
+    assert!(matches!(
+        both.register_fn("f", nothing),
+        Err(Error::Callable(_))
+    ));
+    assert!(matches!(
+        both.register_fn("", nothing),
+        Err(Error::Callable(_))
+    ));
 }
 
 pub(crate) fn nothing_can_be_registered_after_init() {
     let node = builder(0, 1).build().unwrap();
     node.init().unwrap();
-    assert!(matches!(node.register_fn("late", nothing), Err(Error::State(_))));
-    assert!(matches!(node.add_worker(builder(0, 1)), Err(Error::State(_))));
+    assert!(matches!(
+        node.register_fn("late", nothing),
+        Err(Error::State(_))
+    ));
+    assert!(matches!(
+        node.add_worker(builder(0, 1)),
+        Err(Error::State(_))
+    ));
     node.close().unwrap();
 }
 
@@ -121,7 +148,8 @@ pub(crate) fn descriptors_are_as_many_after_close_as_before() {
         let f = node.register_fn("f", nothing).unwrap();
         node.init().unwrap();
         let buffer = node.buffer::<f32>(1000).unwrap();
-        node.run(|orch| orch.submit_sub(&f, facade::args().input(&buffer))).unwrap();
+        node.run(|orch| orch.submit_sub(&f, facade::args().input(&buffer)))
+            .unwrap();
         node.close().unwrap();
     }
     assert_eq!(n_descriptors(), before);
@@ -132,7 +160,11 @@ struct WritesOnDrop(std::path::PathBuf);
 impl Drop for WritesOnDrop {
     fn drop(&mut self) {
         use std::io::Write;
-        let mut file = fs::OpenOptions::new().append(true).create(true).open(&self.0).unwrap();
+        let mut file = fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&self.0)
+            .unwrap();
         writeln!(file, "dropped by {}", std::process::id()).unwrap();
     }
 }
@@ -150,7 +182,8 @@ pub(crate) fn a_program_with_an_exit_handler_runs_it_once() {
             })
             .unwrap();
         node.init().unwrap();
-        node.run(|orch| orch.submit_sub(&f, facade::args())).unwrap_err();
+        node.run(|orch| orch.submit_sub(&f, facade::args()))
+            .unwrap_err();
         node.close().unwrap();
     }
     let lines = fs::read_to_string(&path).unwrap();

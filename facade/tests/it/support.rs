@@ -26,7 +26,11 @@ fn add_orchestration(
 }
 
 fn add_kernel(cx: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    let (a, b, c) = (cx.input::<f32>(0)?, cx.input::<f32>(1)?, cx.output::<f32>(2)?);
+    let (a, b, c) = (
+        cx.input::<f32>(0)?,
+        cx.input::<f32>(1)?,
+        cx.output::<f32>(2)?,
+    );
     for ((c, a), b) in c.iter_mut().zip(a).zip(b) {
         *c = a + b;
     }
@@ -55,7 +59,10 @@ fn increment_kernel(cx: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 /// A builder with so many chips and sub workers, and short limits.
 pub(crate) fn builder(chips: u32, sub_workers: u32) -> WorkerBuilder {
-    Worker::node().chips(chips).sub_workers(sub_workers).start_timeout(Duration::from_secs(10))
+    Worker::node()
+        .chips(chips)
+        .sub_workers(sub_workers)
+        .start_timeout(Duration::from_secs(10))
 }
 
 /// A callable that does nothing.
@@ -85,7 +92,10 @@ impl Gate {
 
     /// Lets one through; blocks until it is there. In the test.
     pub(crate) fn open(&self) {
-        fs::OpenOptions::new().write(true).open(&self.path).expect("the gate's pipe");
+        fs::OpenOptions::new()
+            .write(true)
+            .open(&self.path)
+            .expect("the gate's pipe");
     }
 }
 
@@ -105,7 +115,10 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 pub(crate) fn wait_gone(pids: &[u32]) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while let Some(pid) = pids.iter().find(|pid| is_alive(**pid)) {
-        assert!(Instant::now() < deadline, "process {pid} of {pids:?} is still alive");
+        assert!(
+            Instant::now() < deadline,
+            "process {pid} of {pids:?} is still alive"
+        );
         std::thread::yield_now();
     }
 }
@@ -123,7 +136,9 @@ pub(crate) fn n_descriptors() -> usize {
 /// How many mappings of shared segments a process has whose name contains `name`.
 pub(crate) fn n_mappings(pid: u32, name: &str) -> usize {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    maps.lines().filter(|line| line.contains("memfd:") && line.contains(name)).count()
+    maps.lines()
+        .filter(|line| line.contains("memfd:") && line.contains(name))
+        .count()
 }
 
 /// Sends a signal to a process of this test's own tree.

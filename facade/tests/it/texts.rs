@@ -12,12 +12,19 @@ pub(crate) fn errors_read_as_written() {
     note(builder(1, 0).devices([0]).build().unwrap_err());
     note(builder(65, 0).build().unwrap_err());
     note(builder(1, 0).name("a/b").build().unwrap_err());
-    note(builder(1, 0).grace(std::time::Duration::ZERO).build().unwrap_err());
+    note(
+        builder(1, 0)
+            .grace(std::time::Duration::ZERO)
+            .build()
+            .unwrap_err(),
+    );
 
     let node = builder(1, 1).build().unwrap();
     let add = node.register_chip(&VECTOR_ADD).unwrap();
     let f = node.register_fn("f", nothing).unwrap();
-    let odd = node.register_fn("odd", |_| Err("the numbers are odd".into())).unwrap();
+    let odd = node
+        .register_fn("odd", |_| Err("the numbers are odd".into()))
+        .unwrap();
     note(node.register_fn("f", nothing).unwrap_err());
     note(node.register_orchestration("o", |_, _| Ok(())).unwrap_err());
     note(node.run(|_| Ok(())).unwrap_err());
@@ -28,9 +35,18 @@ pub(crate) fn errors_read_as_written() {
     let x = node.buffer::<f32>(10).unwrap();
     note(x.slice(5..11).unwrap_err());
     note(node.run(|orch| orch.submit_sub(&odd, args())).unwrap_err());
-    note(node.run(|orch| orch.submit_next_level(&add, args(), on(3))).unwrap_err());
-    note(node.run(|orch| orch.submit_next_level(&add, args(), any())).unwrap_err());
-    note(node.run(|orch| orch.submit_sub(&f, args().output(&x).output(&x))).unwrap_err());
+    note(
+        node.run(|orch| orch.submit_next_level(&add, args(), on(3)))
+            .unwrap_err(),
+    );
+    note(
+        node.run(|orch| orch.submit_next_level(&add, args(), any()))
+            .unwrap_err(),
+    );
+    note(
+        node.run(|orch| orch.submit_sub(&f, args().output(&x).output(&x)))
+            .unwrap_err(),
+    );
     note(node.malloc::<f32>(1, 4).unwrap_err());
     node.close().unwrap();
     note(node.run(|_| Ok(())).unwrap_err());
@@ -41,7 +57,11 @@ pub(crate) fn errors_read_as_written() {
     for part in texts.split_inclusive(" of ") {
         let hex = part.split([' ', ':', ';', ',', '\n']).next().unwrap_or("");
         let is_owner = hex.len() > 12 && hex.chars().all(|c| c.is_ascii_hexdigit());
-        shown.push_str(&if is_owner { part.replacen(hex, "[owner]", 1) } else { part.to_owned() });
+        shown.push_str(&if is_owner {
+            part.replacen(hex, "[owner]", 1)
+        } else {
+            part.to_owned()
+        });
     }
     insta::assert_snapshot!(shown);
 }

@@ -15,7 +15,10 @@ fn elements(tensor: &Tensor) -> Vec<u64> {
     let bytes = tensor.dtype().bits() / 8;
     let mut offsets = vec![tensor.byte_offset()];
     for (len, stride) in tensor.shape().iter().zip(tensor.strides()) {
-        offsets = offsets.iter().flat_map(|start| (0..*len).map(move |i| start + i * stride * bytes)).collect();
+        offsets = offsets
+            .iter()
+            .flat_map(|start| (0..*len).map(move |i| start + i * stride * bytes))
+            .collect();
     }
     offsets
 }
