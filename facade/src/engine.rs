@@ -160,18 +160,34 @@ impl Engine {
         BufferCore::new(id, segment, home)
     }
 
-    /// Tells the driver that core was changed, or drives for a moment if nobody does.
-    pub(crate) fn nudge(&self) {
-        // Release: partner of the driver's swap in `turn`; the change of core itself is ordered by its lock.
-        self.pending.store(true, Ordering::Release);
-        match self.lines.try_lock() {
-            Some(mut lines) => {
-                self.turn(&mut lines);
-                drop(lines);
-                self.leave_drive();
-            }
-            None => self.doorbell.ring(),
+    /// Changes core, then sends what became ready: by itself where nobody drives, else by waking the driver.
+    ///
+    /// Takes core once, since a submit is paid for once per task.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Core) -> R) -> R {
+        let lines = self.lines.try_lock();
+        let mut core = self.core.lock();
+        let result = change(&mut core);
+        let Some(mut lines) = lines else {
+            drop(core);
+            // Release: partner of the acquire in `turn`; the change of core itself is ordered by its lock.
+            self.pending.store(true, Ordering::Release);
+            self.doorbell.ring();
+            return result;
+        };
+        if lines.has_news() {
+            lines.take_news(&mut core);
         }
+        self.send_ready(&mut lines, &mut core);
+        let failed_sends = lines.has_failed_sends();
+        if failed_sends {
+            drop(core);
+            self.bury_dead(&self.children.read(), &mut lines);
+            core = self.core.lock();
+        }
+        // Freed before core is: whoever finds the lines taken sleeps under core, and is seen here.
+        drop(lines);
+        self.hand_over(&core);
+        result
     }
 
     /// Waits until `done` says so, driving where nobody else does. False when the deadline passed first.
@@ -181,20 +197,20 @@ impl Engine {
         if done() {
             return true;
         }
-        let wanted = Wanted::new(self);
-        let reached = loop {
+        let _wanted = Wanted::new(self);
+        loop {
             if let Some(mut lines) = self.lines.try_lock() {
-                break self.drive(&mut lines, deadline, done);
+                return self.drive(&mut lines, deadline, done);
             }
             if let Some(reached) = self.sleep(deadline, done) {
-                break reached;
+                return reached;
             }
-        };
-        // First not wanted any more, then the hand-over: the background driver looks at both. Also after a mere sleep,
-        // which may have used up a hand-over that was meant to find a driver.
-        drop(wanted);
-        self.leave_drive();
-        reached
+        }
+    }
+
+    /// Says that the calling thread submits and is going to wait: the background driver need not wake for it.
+    pub(crate) fn will_wait(&self) -> impl Drop + '_ {
+        Wanted::new(self)
     }
 
     /// Sleeps until there may be a reason to look again; `Some` when the wait is over.
@@ -221,13 +237,16 @@ impl Engine {
 
     /// Drives until `done`, or until the deadline (then false).
     fn drive(&self, lines: &mut Lines, deadline: Option<Instant>, done: &dyn Fn() -> bool) -> bool {
+        // Nobody forks or ends children while somebody drives.
+        let children = self.children.read();
         let mut waiter = std::mem::take(&mut lines.waiter);
         let reached = loop {
-            self.turn(lines);
+            self.turn(&children, lines);
             if done() {
                 break true;
             }
-            if !self.await_news(lines, &mut waiter, deadline, done) && !lines.has_news() {
+            if !self.await_news(&children, lines, &mut waiter, deadline, done) && !lines.has_news()
+            {
                 break done();
             }
         };
@@ -239,6 +258,7 @@ impl Engine {
     /// False at the deadline.
     fn await_news(
         &self,
+        children: &Children,
         lines: &mut Lines,
         waiter: &mut Waiter,
         deadline: Option<Instant>,
@@ -257,7 +277,7 @@ impl Engine {
         match waited {
             Ok(()) => true,
             Err(mailbox::WaitError::PeerDied) => {
-                self.bury_dead(lines);
+                self.bury_dead(children, lines);
                 true
             }
             Err(_) => false,
@@ -265,8 +285,8 @@ impl Engine {
     }
 
     /// One look at everything: takes what the children said, and sends what became ready.
-    fn turn(&self, lines: &mut Lines) {
-        // Acquire: partner of the release in `nudge`. Loaded first, since a swap costs even when nothing is pending.
+    fn turn(&self, children: &Children, lines: &mut Lines) {
+        // Acquire: partner of the release in `change`. Loaded first, since a swap costs even when nothing is pending.
         let pending =
             self.pending.load(Ordering::Relaxed) && self.pending.swap(false, Ordering::Acquire);
         if !pending && !lines.has_news() {
@@ -277,7 +297,7 @@ impl Engine {
         self.send_ready(lines, &mut core);
         drop(core);
         if lines.has_failed_sends() {
-            self.bury_dead(lines);
+            self.bury_dead(children, lines);
         }
     }
 
@@ -292,13 +312,12 @@ impl Engine {
     }
 
     /// Finds children that have died and declares their workers lost.
-    pub(crate) fn bury_dead(&self, lines: &mut Lines) {
+    pub(crate) fn bury_dead(&self, children: &Children, lines: &mut Lines) {
         if let Some(watch) = &self.watch
             && !watch.is_alive_now()
         {
             watch.leave();
         }
-        let children = self.children.read();
         let mut core = self.core.lock();
         lines.take_news(&mut core);
         for (index, child) in children.iter().enumerate() {
@@ -309,11 +328,10 @@ impl Engine {
     }
 
     /// The lines are free: somebody else may drive.
-    fn leave_drive(&self) {
-        let core = self.core.lock();
+    fn hand_over(&self, core: &Core) {
         if core.sleepers > 0 {
             self.wake.notify_one();
-        } else if core.has_unfinished_runs() {
+        } else if core.has_unfinished_runs() && self.wanted.load(Ordering::Acquire) == 0 {
             self.background.notify_one();
         }
     }
@@ -367,18 +385,14 @@ impl Engine {
                 let idle = || self.unfinished.load(Ordering::Relaxed) == 0;
                 self.drive(&mut lines, None, &|| stopping() || wanted() || idle());
                 drop(lines);
-                self.leave_drive();
+                self.hand_over(&self.core.lock());
             }
         }
     }
 
     /// Queues control requests. Whoever drives sends them and takes their answers.
     pub(crate) fn post(&self, jobs: &[Arc<Job>]) {
-        {
-            let mut core = self.core.lock();
-            core.jobs.extend(jobs.iter().map(Arc::clone));
-        }
-        self.nudge();
+        self.change(|core| core.jobs.extend(jobs.iter().map(Arc::clone)));
     }
 }
 
@@ -399,16 +413,15 @@ impl Home for Engine {
             && let Some(mut core) = self.core.try_lock()
         {
             self.send_ready(&mut lines, &mut core);
-            drop(core);
             drop(lines);
-            self.leave_drive();
+            self.hand_over(&core);
         } else {
             self.doorbell.ring();
         }
     }
 
     fn prompt(&self) {
-        self.nudge();
+        self.change(|_core| ());
     }
 }
 
@@ -427,7 +440,10 @@ impl<'a> Wanted<'a> {
 }
 
 impl Drop for Wanted<'_> {
+    /// First not wanted any more, then the hand-over: the background driver looks at both. Also after a mere sleep, which
+    /// may have used up a hand-over that was meant to find a driver.
     fn drop(&mut self) {
         self.0.wanted.fetch_sub(1, Ordering::Release);
+        self.0.hand_over(&self.0.core.lock());
     }
 }

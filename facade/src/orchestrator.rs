@@ -326,9 +326,8 @@ impl<'e> Orchestrator<'e> {
             payloads,
             holds,
         };
-        let submitted = self.engine.core().submit(self.run, task);
+        let submitted = self.engine.change(|core| core.submit(self.run, task));
         let id = submitted.map_err(|source| self.refused(callee, source))?;
-        self.engine.nudge();
         Ok(TaskHandle(id))
     }
 

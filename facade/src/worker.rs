@@ -333,7 +333,7 @@ impl Worker {
         let mut tree = started.tree.clone();
         tree.state = format!("{:?}", self.state()).to_lowercase();
         if let Some(mut lines) = engine.try_lines() {
-            engine.bury_dead(&mut lines);
+            engine.bury_dead(&engine.children.read(), &mut lines);
             for (line, node) in lines.all.iter().zip(&mut tree.children) {
                 if let Some(died) = &line.died {
                     node.state = died.cause.to_string();
@@ -477,6 +477,7 @@ pub(crate) fn run_on<R>(
     plan: &Plan,
     orchestration: impl FnOnce(&mut Orchestrator<'_>) -> Result<R, Error>,
 ) -> Result<R, Error> {
+    let _will_wait = engine.will_wait();
     let (run, cell) = engine.core().begin_run();
     let mut orchestrator = Orchestrator::new(engine, plan, run);
     let built = build(engine, run, || orchestration(&mut orchestrator));
@@ -503,13 +504,11 @@ fn build<R>(
         }
         .into())
     });
-    {
-        let mut core = engine.core();
+    engine.change(|core| {
         if built.is_err() {
             core.cancel(run);
         }
         core.seal(run);
-    }
-    engine.nudge();
+    });
     built
 }

@@ -1,0 +1,287 @@
+//! Trees of random shape under load, killed at random places and instants; counts what is left of each.
+//!
+//! ```text
+//! cargo xtask chaos --seconds 60 --seed 7
+//! ```
+//!
+//! A round: a process of its own starts a tree, runs tasks and closes, in phases that it publishes in shared memory. At
+//! a random instant one process of the tree, or its root, gets a signal. Then everything must go: the root ends by itself
+//! with a typed error where it was not the victim, and no process, zombie, descriptor or shared memory is left.
+//!
+//! xtask: run with --seconds 3 --seed 1
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program that talks to its user"
+)]
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use facade::{ChipArgs, ChipCallable, ChipOrchestrator, Error, Kernel, KernelContext, KernelError};
+use facade::{OrchestrationError, Worker, WorkerBuilder, any, args, core_args, on};
+use mailbox::Segment;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use procfork::{Child, ForkOptions};
+
+/// Kills processes of random trees at random instants, and counts what is left.
+#[derive(Debug, Parser)]
+struct Options {
+    /// How long to go on.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Where every random choice comes from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// How long anything may take before it counts as hanging.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The phases of a root, as it publishes them.
+const PHASES: [&str; 5] = [
+    "before the start",
+    "starting",
+    "running",
+    "closing",
+    "closed",
+];
+
+/// A small generator: the same seed gives the same rounds.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+static INCREMENT: ChipCallable = ChipCallable::new(
+    "increment",
+    orchestrate,
+    &[Kernel::vector("increment", increment)],
+);
+
+fn orchestrate(orch: &mut ChipOrchestrator<'_>, args: &ChipArgs) -> Result<(), OrchestrationError> {
+    orch.submit("increment", core_args().inout(args.tensor(0)?))
+        .map(drop)
+}
+
+fn increment(cx: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    cx.output::<f32>(0)?.iter_mut().for_each(|x| *x += 1.0);
+    Ok(())
+}
+
+/// A tree of a random shape: two to four levels, a few processes each.
+fn shape(random: &mut Random, levels: u64) -> WorkerBuilder {
+    let mut builder = Worker::node()
+        .chips(1 + random.below(2) as u32)
+        .sub_workers(1 + random.below(3) as u32)
+        .grace(Duration::from_millis(200))
+        .start_timeout(PATIENCE / 2)
+        .close_timeout(PATIENCE / 2);
+    if levels > 1 {
+        for i in 0..1 + random.below(2) {
+            builder = builder.worker(shape(random, levels - 1).name(format!("w{i}")));
+        }
+    }
+    builder
+}
+
+/// What the root does: start, run, close. Every operation ends well or with a typed error.
+fn root(mut random: Random, phase: &Segment) -> Result<(), Error> {
+    let publish = |value: u8| phase.write_at(0, &[value]).expect("a byte of its own");
+    let levels = 1 + random.below(3);
+    let node = shape(&mut random, levels).build()?;
+    let sub = node.register_fn("touch", |args| {
+        args.output::<u32>(0)?.iter_mut().for_each(|x| *x += 1);
+        Ok(())
+    })?;
+    let chip = node.register_chip(&INCREMENT)?;
+    let below = (levels > 1).then(|| {
+        let (sub, chip) = (sub.clone(), chip.clone());
+        node.register_orchestration("below", move |orch, a| {
+            orch.submit_sub(&sub, args().inout(&a.tensor(0)?))?;
+            orch.submit_next_level(&chip, args().inout(&a.tensor(1)?), any())
+                .map(drop)
+        })
+    });
+    let below = below.transpose()?;
+    publish(1);
+    node.init()?;
+    publish(2);
+    let first_below = node
+        .tree()?
+        .children
+        .iter()
+        .filter(|child| child.device.is_some())
+        .count() as u32;
+    let memory = node.malloc::<f32>(0, 4096);
+    for _ in 0..4 + random.below(16) {
+        let (x, y) = (node.buffer::<u32>(1000)?, node.buffer::<f32>(5000)?);
+        // A failed run is what happens when a worker was killed; the tree goes on without it.
+        let _typed: Result<(), Error> = node.run(|orch| {
+            for _ in 0..8 {
+                orch.submit_sub(&sub, args().inout(&x))?;
+                orch.submit_next_level(&chip, args().inout(&y), any())?;
+                if let Some(below) = &below {
+                    orch.submit_next_level(below, args().inout(&x).inout(&y), on(first_below))?;
+                }
+            }
+            Ok(())
+        });
+        if let Ok(memory) = &memory {
+            let _typed: Result<(), Error> = node.copy_to(*memory, &[1.0; 4096]);
+        }
+    }
+    publish(3);
+    node.close()?;
+    publish(4);
+    Ok(())
+}
+
+/// What a round found.
+struct Round {
+    phase: usize,
+    gone: Duration,
+    left: Vec<String>,
+}
+
+fn round(random: &mut Random) -> Round {
+    let phase = Segment::create("phase", 1).expect("shared memory");
+    let seed = random.below(u64::MAX);
+    let options = ForkOptions::new("root");
+    let child = procfork::fork(options, |_context| root(Random(seed), &phase)).expect("one thread");
+    // From before the first fork to after the close, with more weight on the start.
+    let scale = random.below(19);
+    let delay = Duration::from_micros(random.below(1 << scale));
+    std::thread::sleep(delay);
+    let mut byte = [0];
+    phase.read_at(0, &mut byte).expect("one byte");
+    let victims = procfork::descendants(child.pid()).unwrap_or_default();
+    let choice = random.below(2 * (1 + victims.len() as u64)) as usize;
+    let victim = victims.get(choice).map_or(child.pid(), |victim| victim.pid);
+    let killed = Instant::now();
+    strike(Pid::from_raw(victim.raw()), random.below(4));
+    let mut left = Vec::new();
+    if victim != child.pid() && child.wait(Instant::now() + PATIENCE).is_err() {
+        left.push("the root hangs".to_owned());
+    }
+    let ended = child.wait(Instant::now() + PATIENCE);
+    if let (Ok(cause), true) = (&ended, victim != child.pid())
+        && !matches!(cause.code(), Some(0 | 1))
+    {
+        left.push(format!("the root {cause}: {:?}", child.last_words()));
+    }
+    let root_ended = Instant::now();
+    left.extend(wait_for_nobody(&child, root_ended + PATIENCE));
+    let since = if victim == child.pid() {
+        killed
+    } else {
+        root_ended
+    };
+    Round {
+        phase: usize::from(byte[0]).min(4),
+        gone: since.elapsed(),
+        left,
+    }
+}
+
+/// Sends one of the signals that the tree must survive, to a process of a tree that this program started.
+fn strike(victim: Pid, how: u64) {
+    let signals: &[Signal] = match how {
+        0 => &[Signal::SIGKILL],
+        1 => &[Signal::SIGTERM],
+        2 => &[Signal::SIGSEGV],
+        _ => &[Signal::SIGSTOP, Signal::SIGKILL],
+    };
+    for signal in signals {
+        // It may have ended by itself meanwhile.
+        let _ = nix::sys::signal::kill(victim, *signal);
+    }
+}
+
+/// Reaps orphans until no process of the tree is left; names those that stay.
+fn wait_for_nobody(root: &Child, deadline: Instant) -> Vec<String> {
+    loop {
+        let all = procfork::descendants(procfork::Pid::this()).unwrap_or_default();
+        let all: Vec<_> = all
+            .into_iter()
+            .filter(|process| process.pid != root.pid())
+            .collect();
+        if all.is_empty() {
+            return Vec::new();
+        }
+        if Instant::now() > deadline {
+            return all.iter().map(|process| format!("{process:?}")).collect();
+        }
+        for process in &all {
+            let reaped = waitpid(Pid::from_raw(process.pid.raw()), Some(WaitPidFlag::WNOHANG));
+            if matches!(reaped, Ok(WaitStatus::StillAlive)) {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// What this process holds: descriptors, and names in the shared memory directory.
+fn holdings() -> (usize, usize) {
+    let count = |path: &str| std::fs::read_dir(path).map_or(0, Iterator::count);
+    (count("/proc/self/fd"), count("/dev/shm"))
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    nix::sys::prctl::set_child_subreaper(true).expect("Linux");
+    let mut random = Random(options.seed);
+    let end = Instant::now() + Duration::from_secs(options.seconds);
+    let (mut rounds, mut failed, mut worst) = (0_u32, 0_u32, Duration::ZERO);
+    let mut by_phase: BTreeMap<usize, u32> = BTreeMap::new();
+    let before = holdings();
+    while Instant::now() < end {
+        let round = round(&mut random);
+        rounds += 1;
+        *by_phase.entry(round.phase).or_default() += 1;
+        worst = worst.max(round.gone);
+        let mut left = round.left;
+        if holdings() != before {
+            left.push(format!(
+                "descriptors and shared memory {:?}, before {before:?}",
+                holdings()
+            ));
+        }
+        if !left.is_empty() {
+            failed += 1;
+            eprintln!(
+                "round {rounds} of seed {}: {}",
+                options.seed,
+                left.join("; ")
+            );
+        }
+    }
+    println!(
+        "{rounds} rounds, seed {}; {failed} left something behind",
+        options.seed
+    );
+    for (phase, kills) in by_phase {
+        println!("{kills:>6} kills {}", PHASES[phase]);
+    }
+    println!(
+        "worst time until the tree was gone: {:.1} ms",
+        worst.as_secs_f64() * 1e3
+    );
+    if failed == 0 && rounds > 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
