@@ -27,7 +27,7 @@ impl Verdict {
 #[non_exhaustive]
 pub(crate) enum Error {
     /// A name on the command line names nothing. Never treated as "nothing to do".
-    #[error("no {kind} is named `{wanted}`; there is: {}", known.join(", "))]
+    #[error("find the {kind} `{wanted}`; there is: {}", known.join(", "))]
     NoMatch {
         /// What kind of thing was looked for.
         kind: &'static str,

@@ -26,8 +26,10 @@ pub(crate) struct Catalog {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     pub(crate) source: Source,
-    /// The names of its measures; `NAME` stands for `NAME/...` too.
+    /// The names of its measures, as declared; `NAME` stands for `NAME/...` too.
     pub(crate) measures: Vec<String>,
+    /// Which of their results are wanted: the same, or members of a family.
+    pub(crate) wanted: Vec<String>,
 }
 
 /// Where measures come from.
@@ -57,10 +59,7 @@ impl Catalog {
         }
         if VECTOR_ADD.exists(workspace) {
             let measures = vec![example_process::NAME.to_owned()];
-            programs.push(Program {
-                source: Source::ExampleProcess,
-                measures,
-            });
+            programs.push(Program::whole(Source::ExampleProcess, measures));
         }
         Ok(Self { programs })
     }
@@ -127,7 +126,7 @@ fn declared(package: &Package) -> Result<Vec<Program>, Error> {
                         package: package.name.to_string(),
                         bench,
                     };
-                    Ok(Program { source, measures })
+                    Ok(Program::whole(source, measures))
                 }
                 None => Err(Error::NoMatch {
                     kind: "bench target",
@@ -150,49 +149,58 @@ fn bench_targets(package: &Package) -> Vec<String> {
 }
 
 impl Program {
-    /// This program with what is wanted of it; `None` when that is nothing.
-    fn asked_for(&self, wanted: &[String]) -> Option<Self> {
-        let mut measures: Vec<String> = Vec::new();
-        for name in &self.measures {
-            for wanted in wanted.iter().filter(|wanted| meets(name, wanted)) {
-                // The narrower of the two.
-                let narrow = if is_within(wanted, name) {
-                    wanted
-                } else {
-                    name
-                };
-                if !measures.contains(narrow) {
-                    measures.push(narrow.clone());
-                }
-            }
-        }
-        (!measures.is_empty()).then(|| Self {
-            source: self.source.clone(),
+    /// A program of which everything is wanted.
+    fn whole(source: Source, measures: Vec<String>) -> Self {
+        Self {
+            source,
+            wanted: measures.clone(),
             measures,
-        })
+        }
     }
 
-    /// The measures among `taken` that were asked for.
+    /// This program with what is wanted of it; `None` when that is nothing.
+    fn asked_for(&self, names: &[String]) -> Option<Self> {
+        let mut asked = Self {
+            source: self.source.clone(),
+            measures: Vec::new(),
+            wanted: Vec::new(),
+        };
+        for declared in &self.measures {
+            let met = names.iter().filter(|name| meets(declared, name));
+            // The narrower of the two.
+            let narrow = met.map(|name| {
+                if is_within(name, declared) {
+                    name
+                } else {
+                    declared
+                }
+            });
+            let before = asked.wanted.len();
+            asked.wanted.extend(narrow.cloned());
+            if asked.wanted.len() > before {
+                asked.measures.push(declared.clone());
+            }
+        }
+        (!asked.measures.is_empty()).then_some(asked)
+    }
+
+    /// The measures among `taken` that are wanted.
     ///
     /// # Errors
-    /// When one that was asked for did not come back.
+    /// When one that is wanted did not come back.
     pub(crate) fn check(&self, taken: Vec<Measure>) -> Result<Vec<Measure>, String> {
-        let came = |asked: &&String| taken.iter().any(|measure| is_within(&measure.name, asked));
+        let came = |name: &&String| taken.iter().any(|measure| is_within(&measure.name, name));
         let missing: Vec<_> = self
-            .measures
+            .wanted
             .iter()
-            .filter(|asked| !came(asked))
+            .filter(|name| !came(name))
             .cloned()
             .collect();
         if !missing.is_empty() {
             return Err(format!("did not measure {}", missing.join(", ")));
         }
-        let asked = |measure: &Measure| {
-            self.measures
-                .iter()
-                .any(|name| is_within(&measure.name, name))
-        };
-        Ok(taken.into_iter().filter(asked).collect())
+        let wanted = |measure: &Measure| self.wanted.iter().any(|it| is_within(&measure.name, it));
+        Ok(taken.into_iter().filter(wanted).collect())
     }
 }
 

@@ -7,7 +7,7 @@ fn a_crate_that_does_not_exist_is_an_error() {
     let fixture = Fixture::new(&["lifecycle", "mailbox"]);
     xtask(&fixture, &["test", "mailbox", "mialbox"])
         .exits_with(2)
-        .says("no crate is named `mialbox`; there is: lifecycle, mailbox");
+        .says("find the crate `mialbox`; there is: lifecycle, mailbox");
 }
 
 #[test]
@@ -33,13 +33,13 @@ fn a_measure_model_or_fuzz_target_that_does_not_exist_is_an_error() {
     let fixture = Fixture::new(&["lifecycle"]);
     xtask(&fixture, &["bench", "--list", "rtt"])
         .exits_with(2)
-        .says("no measure is named `rtt`");
+        .says("find the measure `rtt`");
     xtask(&fixture, &["loom", "lifecycle"])
         .exits_with(2)
-        .says("no crate with models is named");
+        .says("find the crate with models");
     xtask(&fixture, &["fuzz", "frame"])
         .exits_with(2)
-        .says("no fuzz target is named `frame`");
+        .says("find the fuzz target `frame`");
 }
 
 #[test]

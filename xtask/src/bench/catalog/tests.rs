@@ -28,31 +28,36 @@ fn check(wanted: &[&str], expected: &[&str]) {
     let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
     let catalog = Catalog::of(&fixture().workspace()).expect("good manifests");
     let chosen = catalog.choose(&wanted).expect("all of them match");
-    let line = |program: &Program| format!("{}: {}", program.source, program.measures.join(" "));
+    let line = |program: &Program| {
+        let (asked, wanted) = (program.measures.join(" "), program.wanted.join(" "));
+        format!("{}: {asked} -> {wanted}", program.source)
+    };
     assert_eq!(chosen.iter().map(line).collect::<Vec<_>>(), expected);
 }
 
 #[test]
 fn without_names_everything_is_measured() {
+    let mailbox = "mailbox/rtt: mailbox_rtt wake_idle -> mailbox_rtt wake_idle";
     check(
         &[],
         &[
-            "mailbox/rtt: mailbox_rtt wake_idle",
-            "provenance/check: provenance_check",
+            mailbox,
+            "provenance/check: provenance_check -> provenance_check",
         ],
     );
 }
 
 #[test]
 fn a_name_asks_only_the_program_that_measures_it() {
-    check(&["wake_idle"], &["mailbox/rtt: wake_idle"]);
+    check(&["wake_idle"], &["mailbox/rtt: wake_idle -> wake_idle"]);
 }
 
 #[test]
-fn a_member_of_a_family_is_asked_for_alone() {
+fn of_a_family_only_the_named_members_are_wanted() {
+    let member = "provenance_check/live=10";
     check(
-        &["provenance_check/live=10"],
-        &["provenance/check: provenance_check/live=10"],
+        &[member],
+        &["provenance/check: provenance_check -> provenance_check/live=10"],
     );
 }
 
@@ -63,7 +68,7 @@ fn a_name_that_matches_nothing_is_an_error_that_lists_what_there_is() {
         let error = catalog.choose(&["mailbox_rtt".to_owned(), wanted.to_owned()]);
         let error = error.expect_err("unknown").to_string();
         let expected = format!(
-            "no measure is named `{wanted}`; there is: mailbox_rtt, wake_idle, provenance_check"
+            "find the measure `{wanted}`; there is: mailbox_rtt, wake_idle, provenance_check"
         );
         assert_eq!(error, expected);
     }
@@ -87,7 +92,7 @@ fn a_promised_measure_that_does_not_come_back_is_an_error() {
         bench: "rtt".to_owned(),
     };
     let measures = ["mailbox_rtt", "wake_idle"].map(str::to_owned).to_vec();
-    let program = Program { source, measures };
+    let program = Program::whole(source, measures);
     let one = |name: &str| {
         format!(r#"{{"name": "{name}", "value": 2, "unit": "ns", "min": 1, "runs": 1}}"#)
     };
