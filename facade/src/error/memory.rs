@@ -1,0 +1,158 @@
+//! Why shared buffers and device memory were refused.
+
+use std::sync::Arc;
+
+use taskgraph::{BufferId, TensorError};
+
+use super::WorkerDied;
+use crate::control::RemoteError;
+
+/// Why a buffer or a view was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BufferError {
+    /// No elements, or more than an address space holds.
+    #[error(
+        "create a buffer of {n_elements} elements of {element_bytes} bytes: the size must be above zero and fit an address space"
+    )]
+    Size {
+        /// Elements asked for.
+        n_elements: usize,
+        /// Bytes of one element.
+        element_bytes: usize,
+    },
+    /// The memory could not be had.
+    #[error("create a buffer of {bytes} bytes: {reason}")]
+    Memory {
+        /// Bytes asked for.
+        bytes: usize,
+        /// What the system said.
+        reason: String,
+    },
+    /// The view does not fit its buffer.
+    #[error("make a view of a buffer: {0}")]
+    View(TensorError),
+    /// The lengths differ.
+    #[error("write {buffer}: it has {expected} elements, {found} were given")]
+    Length {
+        /// The buffer.
+        buffer: BufferId,
+        /// Its elements.
+        expected: usize,
+        /// Elements given.
+        found: usize,
+    },
+    /// Somebody uses it.
+    #[error(
+        "{operation} {buffer}: it is in use by {reading} tasks that read it, {writing} that write it and {views} host views; wait for the run, or drop the view"
+    )]
+    InUse {
+        /// `read`, `write` or `release`.
+        operation: &'static str,
+        /// The buffer.
+        buffer: BufferId,
+        /// Unfinished tasks that read it.
+        reading: u32,
+        /// Unfinished tasks that write it.
+        writing: u32,
+        /// Views of the host.
+        views: u32,
+    },
+    /// A task was submitted while the host looks at the buffer.
+    #[error(
+        "submit a task on {buffer}: the host holds a conflicting view of it; drop the view first"
+    )]
+    HostView {
+        /// The buffer.
+        buffer: BufferId,
+    },
+    /// It was given back.
+    #[error("use {buffer}: it was released")]
+    Released {
+        /// The buffer.
+        buffer: BufferId,
+    },
+}
+
+/// Why an operation on device memory failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryError {
+    /// There is no such chip worker.
+    #[error(
+        "{operation} on next-level worker {index}: worker `{worker}` has {found} chip workers, numbered from 0"
+    )]
+    NoSuchChip {
+        /// What was attempted.
+        operation: &'static str,
+        /// The worker that was asked.
+        worker: String,
+        /// Asked for.
+        index: u32,
+        /// How many chips there are.
+        found: u32,
+    },
+    /// The pointer is stale, foreign, interior, or in use. No device call was made.
+    #[error(transparent)]
+    Refused(Arc<provenance::Refused>),
+    /// The lengths do not fit.
+    #[error("{operation} {elements} elements: the tensor has {found}")]
+    Length {
+        /// What was attempted.
+        operation: &'static str,
+        /// Elements given.
+        elements: usize,
+        /// Elements of the tensor.
+        found: usize,
+    },
+    /// The size overflows.
+    #[error(
+        "allocate {n_elements} elements of {element_bytes} bytes: the size must be above zero and fit 64 bits"
+    )]
+    Size {
+        /// Elements asked for.
+        n_elements: usize,
+        /// Bytes of one element.
+        element_bytes: usize,
+    },
+    /// A copy needs elements side by side.
+    #[error("copy device memory: the view is not contiguous; copy its rows one by one")]
+    NotContiguous,
+    /// A part of an allocation cannot be freed.
+    #[error(
+        "free {ptr}: the handle is a part of its allocation; free the handle that `malloc` gave"
+    )]
+    NotBase {
+        /// The pointer.
+        ptr: provenance::DevicePtr,
+    },
+    /// The view does not fit.
+    #[error(transparent)]
+    View(TensorError),
+    /// The chip worker said no; its device may be out of memory, or broken.
+    #[error("{0}")]
+    Remote(RemoteError),
+    /// The chip worker died.
+    #[error("{0}")]
+    WorkerDied(WorkerDied),
+    /// The device memory is gone for good: the native free failed.
+    #[error(
+        "free {ptr}: the device refused, so that the memory is leaked and the pointer is dead: {reason}"
+    )]
+    Leaked {
+        /// The pointer.
+        ptr: provenance::DevicePtr,
+        /// What the device said.
+        reason: String,
+    },
+    /// The answer did not come in time, or made no sense.
+    #[error("{operation} on `{worker}`: {reason}")]
+    Protocol {
+        /// What was attempted.
+        operation: &'static str,
+        /// The chip worker.
+        worker: String,
+        /// What was wrong.
+        reason: String,
+    },
+}
