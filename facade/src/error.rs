@@ -215,13 +215,23 @@ impl StateError {
 
 /// The tree did not start.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("start worker `{worker}`: {cause}")]
+#[error("start worker `{worker}`: {}", told(cause, worker))]
 #[non_exhaustive]
 pub struct StartError {
     /// Path of the worker whose start failed first.
     pub worker: String,
     /// Why.
     pub cause: StartCause,
+}
+
+/// A cause without the place that the message in front of it has said already.
+fn told(cause: &StartCause, worker: &str) -> String {
+    match cause {
+        StartCause::Remote(remote) if remote.path == worker => {
+            format!("{}: {}", remote.operation, remote.told())
+        }
+        cause => cause.to_string(),
+    }
 }
 
 /// Why a worker did not start.

@@ -192,10 +192,14 @@ impl Start<'_> {
                 return Err(self.late(&jobs));
             }
         }
+        // One that failed says why; the others may not have answered yet.
+        if let Some(job) = jobs.iter().find(|job| failed(job)) {
+            return Err(self.subtree(job).err().unwrap_or_else(|| self.late(&jobs)));
+        }
         jobs.iter().map(|job| self.subtree(job)).collect()
     }
 
-    /// The subtree of a child that is up, or why it is not. Asked in the order of the lines, first failures first.
+    /// The subtree of a child that is up, or why it is not.
     fn subtree(&self, job: &Job) -> Result<TreeNode, Error> {
         let path = self.engine.lines().all[job.line].path.to_string();
         Err(match job.outcome() {
@@ -213,8 +217,11 @@ impl Start<'_> {
                 let error = std::io::Error::other(reason.clone());
                 self.error(&path, StartCause::system(error))
             }
-            // Another child failed first; its error comes out of the same collection.
-            Some(JobOutcome::Reply(_)) | None => self.error(&path, StartCause::Cancelled),
+            Some(JobOutcome::Reply(other)) => {
+                let error = std::io::Error::other(format!("the unexpected answer {other:?}"));
+                self.error(&path, StartCause::system(error))
+            }
+            None => self.error(&path, StartCause::Deadline { limit: self.limit }),
         })
     }
 

@@ -51,6 +51,10 @@ pub(crate) fn a_device_that_does_not_open_fails_the_start_with_its_place_and_lea
         let error = node.init().unwrap_err();
         let remote = error.remote().unwrap_or_else(|| panic!("{error}"));
         assert!(remote.path.starts_with("node/chip"), "{error}");
+        // What is missing, what to set, what to use instead.
+        for part in ["libascendcl.so", "ASCEND_HOME_PATH", "simulator"] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
         assert_eq!(node.state(), State::Failed);
         // Everybody who asks later gets the same first cause.
         assert_eq!(node.init().unwrap_err().to_string(), error.to_string());
