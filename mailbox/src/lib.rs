@@ -65,33 +65,43 @@
     allow(dead_code, unused_imports, reason = "models have no segments")
 )]
 
-mod bell;
-mod child;
+// Memory that two processes share.
 mod fd_channel;
+mod heap_ring;
+mod segment;
+
+// What they say to each other in it.
+mod child;
+mod layout;
+mod mailbox;
+mod message;
+mod parent;
+mod poison;
+mod request;
+
+// How one waits for the other.
+mod bell;
+mod spin;
+mod wait;
+
+// The ground: words, their orders, and the kernel's queue.
 mod frame;
 #[cfg(not(loom))]
 mod futex;
 #[cfg(loom)]
 #[path = "futex_modelled.rs"]
 mod futex;
-mod layout;
-mod mailbox;
-mod message;
+mod sync;
+mod words;
+
 #[cfg(all(loom, test))]
 mod models;
-mod parent;
-mod poison;
-mod request;
-mod segment;
-mod spin;
-mod sync;
-mod wait;
-mod words;
 
 pub use bell::{Doorbell, Key};
 pub use child::ChildEnd;
 pub use fd_channel::{FDS_MAX, FdChannel, FdChannelError, FdHeader, FdMessage};
 pub use frame::Identity;
+pub use heap_ring::{BLOCK_ALIGN, Block, Blocker, HeapRing, RingError};
 pub use layout::{AttachError, Layout, Side};
 pub use mailbox::Mailbox;
 pub use message::{CUT_MARK, Failure, Outcome};

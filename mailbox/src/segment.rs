@@ -238,6 +238,19 @@ impl Segment {
         reserve_pages(self.fd.as_fd(), offset, len)
     }
 
+    /// Returns the pages of a range to the machine: it reads as zeros, and must be reserved again before
+    /// the next access.
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentError::OutOfBounds`] or [`SegmentError::Os`].
+    pub fn release(&self, offset: usize, len: usize) -> Result<(), SegmentError> {
+        self.check(offset, len)?;
+        let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        fallocate(&self.fd, flags, offset as libc::off_t, len as libc::off_t)
+            .map_err(|e| os("fallocate(PUNCH_HOLE)", self.len(), e))
+    }
+
     /// Size in bytes, as verified when it was mapped.
     #[must_use]
     pub fn len(&self) -> usize {

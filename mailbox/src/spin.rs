@@ -100,5 +100,5 @@ fn machine_cores() -> Cores {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
