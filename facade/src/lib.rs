@@ -42,7 +42,9 @@
 //!
 //! # What it refuses to do
 //!
-//! It does not fork from a process with several threads. It registers no callable after `init` (not built yet). It moves
+//! It does not fork from a process with several threads. What is not built yet says so
+//! when it is called: registering a callable after `init`, [`Worker::respawn`], [`Orchestrator::graph`],
+//! [`Orchestrator::allocate_domain`]. It moves
 //! no data between machines. It never touches a device in the process that calls it.
 #![deny(unsafe_code)]
 
@@ -91,7 +93,7 @@ pub use orchestrator::{Orchestrator, Target, TaskHandle, any, on};
 pub use run_handle::RunHandle;
 pub use tree::{Role, TreeNode};
 pub use view::{HostView, HostViewMut};
-pub use worker::Worker;
+pub use worker::{Health, Worker};
 
 pub use device::{
     Arch, ChipArgs, ChipCallable, ChipOrchestrator, CoreArgs, CoreType, Digest, Kernel, KernelBody,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use taskgraph::{Access, Placement, RunId, TaskArgs, TaskId, TaskSpec, WorkerId};
 
-use crate::args::{ArgList, Backing};
+use crate::args::{ArgList, Args, Backing};
 use crate::buffer::{Use, View};
 use crate::callable::{Callee, FunctionHandle, NextLevel};
 use crate::element::Element;
@@ -153,6 +153,57 @@ impl<'e> Orchestrator<'e> {
         let bytes = byte_size::<T>(n_elements)?;
         let core = self.engine.create_buffer(bytes)?;
         Ok(crate::buffer::Buffer::<T>::new(core, n_elements)?.whole())
+    }
+
+    /// Calls `body` as a bracket of tasks that belong together.
+    ///
+    /// Tasks are reclaimed when they end and intermediate tensors with their last use, so the bracket bounds what stays
+    /// alive by what `body` returns; it is no barrier.
+    ///
+    /// # Errors
+    ///
+    /// What `body` returns.
+    pub fn scope<R>(
+        &mut self,
+        body: impl FnOnce(&mut Orchestrator<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        body(self)
+    }
+
+    /// Records `body` once per key and replays it.
+    ///
+    /// # Errors
+    ///
+    /// Always [`Error::NotBuilt`]: call the body itself meanwhile, which builds the same tasks each time.
+    pub fn graph<K>(
+        &mut self,
+        _key: K,
+        _args: ArgList,
+        _body: impl FnOnce(&mut Orchestrator<'_>, &Args) -> Result<(), Error>,
+    ) -> Result<TaskHandle, Error> {
+        let instead = "call the body itself, which submits the same tasks each time";
+        Err(Error::NotBuilt {
+            what: "record a graph",
+            instead,
+        })
+    }
+
+    /// Allocates a symmetric memory window on several chips.
+    ///
+    /// # Errors
+    ///
+    /// Always [`Error::NotBuilt`]: pass shared buffers between chips meanwhile.
+    pub fn allocate_domain(
+        &mut self,
+        _name: &str,
+        _chips: &[u32],
+        _bytes: u64,
+    ) -> Result<(), Error> {
+        let instead = "pass shared buffers between chips";
+        Err(Error::NotBuilt {
+            what: "allocate a domain",
+            instead,
+        })
     }
 
     /// The next-level workers that a target names and that execute this kind of callable.

@@ -18,7 +18,8 @@ use crate::control::panic_message;
 use crate::element::Element;
 use crate::engine::Engine;
 use crate::error::{
-    CallableError, CloseError, Error, Name, RunError, StartCause, StartError, StateError, TaskCause,
+    CallableError, CloseError, Error, Name, RunError, StartCause, StartError, StateError,
+    TaskCause, WorkerDied,
 };
 use crate::orchestrator::{Orchestrator, byte_size};
 use crate::run_handle::RunHandle;
@@ -29,6 +30,29 @@ use crate::tree_plan::Plan;
 static RUN: Operation = Operation::new("run");
 static CREATE_BUFFER: Operation = Operation::new("create a buffer");
 pub(crate) static MEMORY: Operation = Operation::new("device memory");
+
+/// What [`Worker::health`] finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Health {
+    /// `init` has not been called.
+    New,
+    /// `init` goes on.
+    Starting,
+    /// Every worker below is alive.
+    Ready,
+    /// Some are dead; operations on the others go on.
+    Degraded {
+        /// Who, and how they ended.
+        dead: Vec<WorkerDied>,
+    },
+    /// `init` failed; nothing of the tree is left.
+    Failed,
+    /// A close has begun and not finished.
+    Closing,
+    /// Nothing is left.
+    Closed,
+}
 
 /// How long `Drop` of an unclosed worker may take.
 const DROP_BUDGET: Duration = Duration::from_secs(2);
@@ -382,6 +406,64 @@ impl Worker {
         let buffer = self.buffer(elements.len())?;
         buffer.copy_from(elements)?;
         Ok(buffer)
+    }
+
+    /// Creates a shared buffer of so many bytes, all zero: as [`Worker::buffer`] of `u8`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Worker::buffer`].
+    pub fn create_buffer(&self, bytes: usize) -> Result<Buffer<u8>, Error> {
+        self.buffer(bytes)
+    }
+
+    /// Whether the worker can be used, and who of its tree is dead.
+    ///
+    /// Asks the kernel for the end of every child, so an idle child's death is seen too.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        match self.state() {
+            State::New => Health::New,
+            State::Initializing => Health::Starting,
+            State::Failed => Health::Failed,
+            State::Closed if self.inner.life.is_torn_down() => Health::Closed,
+            State::Closed => Health::Closing,
+            State::Ready => {
+                let dead = self.dead();
+                if dead.is_empty() {
+                    Health::Ready
+                } else {
+                    Health::Degraded { dead }
+                }
+            }
+        }
+    }
+
+    /// The children that have died, with how.
+    fn dead(&self) -> Vec<WorkerDied> {
+        let Some(started) = self.inner.started.get() else {
+            return Vec::new();
+        };
+        // Who drives just now looks for deaths by itself.
+        if let Some(mut lines) = started.engine.try_lines() {
+            started
+                .engine
+                .bury_dead(&started.engine.children.read(), &mut lines);
+        }
+        started.engine.core().dead()
+    }
+
+    /// Starts the dead worker with next-level index `index` again.
+    ///
+    /// # Errors
+    ///
+    /// Always [`Error::NotBuilt`]: close this worker and build a new one.
+    pub fn respawn(&self, _index: u32) -> Result<(), Error> {
+        let instead = "close this worker and build a new one";
+        Err(Error::NotBuilt {
+            what: "start a dead worker again",
+            instead,
+        })
     }
 
     /// Runs an orchestration to its end: builds its graph, executes it, and returns what the orchestration returned.

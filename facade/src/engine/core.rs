@@ -277,6 +277,18 @@ impl Core {
         self.losing = None;
     }
 
+    /// Every worker whose process is dead.
+    pub(crate) fn dead(&self) -> Vec<WorkerDied> {
+        let mut dead: Vec<(u32, WorkerDied)> = Vec::new();
+        for (worker, (_, cause)) in &self.losses {
+            if let TaskCause::WorkerDied(died) = cause {
+                dead.push((worker.0, WorkerDied::clone(died)));
+            }
+        }
+        dead.sort_by_key(|(worker, _)| *worker);
+        dead.into_iter().map(|(_, died)| died).collect()
+    }
+
     /// How a lost worker was lost.
     pub(crate) fn loss(&self, worker: WorkerId) -> Option<&TaskCause> {
         self.losses.get(&worker).map(|(_, cause)| cause)

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use facade::{Error, ExitCause, SubmitError, TaskCause, WorkerDied, any, args, on};
+use facade::{Error, ExitCause, Health, SubmitError, TaskCause, WorkerDied, any, args, on};
 use nix::sys::signal::Signal;
 use procfork::ForkOptions;
 
@@ -108,7 +108,31 @@ pub(crate) fn a_chip_worker_killed_while_idle_is_found_by_the_next_run() {
     assert_eq!(died(&error).pid, pid);
     let tree = node.tree().unwrap();
     assert!(tree.children[0].state.contains("SIGKILL"), "{tree}");
+    let Health::Degraded { dead } = node.health() else {
+        panic!("{:?}", node.health())
+    };
+    assert_eq!(
+        (dead.len(), dead[0].pid, dead[0].worker.as_str()),
+        (1, pid, "node/chip0")
+    );
     node.close().unwrap();
+    assert_eq!(node.health(), Health::Closed);
+}
+
+pub(crate) fn health_tells_what_an_idle_tree_has_lost() {
+    let node = builder(1, 1).build().unwrap();
+    assert_eq!(node.health(), Health::New);
+    node.init().unwrap();
+    assert_eq!(node.health(), Health::Ready);
+    let pid = node.tree().unwrap().children[1].pid;
+    kill(pid, Signal::SIGKILL);
+    wait_gone(&[pid]);
+    let Health::Degraded { dead } = node.health() else {
+        panic!("{:?}", node.health())
+    };
+    assert_eq!((dead.len(), dead[0].worker.as_str()), (1, "node/sub0"));
+    node.close().unwrap();
+    assert_eq!(node.health(), Health::Closed);
 }
 
 /// Runs a tree in a process of its own, which can be killed: writes the pids of its tree to a file, then runs tasks

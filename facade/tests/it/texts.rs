@@ -48,6 +48,15 @@ pub(crate) fn errors_read_as_written() {
             .unwrap_err(),
     );
     note(node.malloc::<f32>(1, 4).unwrap_err());
+    note(
+        node.run(|orch| orch.graph("layer", args(), |_, _| Ok(())))
+            .unwrap_err(),
+    );
+    note(
+        node.run(|orch| orch.allocate_domain("ring", &[0], 64))
+            .unwrap_err(),
+    );
+    note(node.respawn(0).unwrap_err());
     node.close().unwrap();
     note(node.run(|_| Ok(())).unwrap_err());
 
