@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use device::{ChipCallable, Digest};
 use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::args::Args;
 use crate::error::{CallableError, Error, Name};
 use crate::orchestrator::Orchestrator;
+use crate::remake::Maker;
 
 /// What a host function returns: nothing, or any error, which reaches the waiting parent as text with its sources.
 pub type TaskResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
@@ -120,6 +122,15 @@ impl Body {
 pub(crate) struct Entry {
     pub(crate) name: Name,
     pub(crate) body: Body,
+    /// How a spawned child makes it again; none where only a fork can copy it.
+    maker: Option<Maker>,
+}
+
+/// A registry as it crosses to a spawned child.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct WireRegistry {
+    tree: u64,
+    entries: Vec<(String, Maker)>,
 }
 
 /// Every callable of a tree. Filled by the root, copied by each fork.
@@ -137,7 +148,12 @@ impl Registry {
         }
     }
 
-    pub(crate) fn insert<K>(&mut self, name: &str, body: Body) -> Result<Handle<K>, CallableError> {
+    pub(crate) fn insert<K>(
+        &mut self,
+        name: &str,
+        body: Body,
+        maker: Option<Maker>,
+    ) -> Result<Handle<K>, CallableError> {
         let kind = body.kind();
         if name.is_empty() {
             return Err(CallableError::NoName { kind });
@@ -158,6 +174,7 @@ impl Registry {
             Entry {
                 name: Arc::clone(&name),
                 body,
+                maker,
             },
         );
         Ok(Handle {
@@ -168,8 +185,60 @@ impl Registry {
         })
     }
 
+    /// The form in which a spawned child gets it, or the names of the callables that captured something.
+    pub(crate) fn to_wire(&self) -> Result<WireRegistry, Vec<String>> {
+        let names = |entry: &Entry| entry.name.to_string();
+        let bound: Vec<String> = self
+            .entries
+            .values()
+            .filter(|entry| entry.maker.is_none())
+            .map(names)
+            .collect();
+        if !bound.is_empty() {
+            return Err(bound);
+        }
+        let entries = self
+            .entries
+            .values()
+            .filter_map(|entry| Some((names(entry), entry.maker?)));
+        Ok(WireRegistry {
+            tree: self.tree,
+            entries: entries.collect(),
+        })
+    }
+
+    /// The registry that a parent sent, in a spawned child.
+    pub(crate) fn from_wire(wire: &WireRegistry) -> Result<Self, CallableError> {
+        let mut registry = Registry::new(wire.tree);
+        for (name, maker) in &wire.entries {
+            registry.insert::<kind::Function>(name, maker.body(), Some(*maker))?;
+        }
+        Ok(registry)
+    }
+
     pub(crate) fn find(&self, digest: &Digest) -> Option<&Entry> {
         self.entries.get(digest)
+    }
+
+    /// A handle of the callable with this name and kind. `K` is the type of that kind.
+    pub(crate) fn named<K>(
+        &self,
+        name: &str,
+        kind: &'static str,
+    ) -> Result<Handle<K>, CallableError> {
+        let wanted = |entry: &&Entry| &*entry.name == name && entry.body.kind() == kind;
+        let mut entries = self.entries.iter();
+        let found = entries.find(|(_, entry)| wanted(entry));
+        let (digest, entry) = found.ok_or_else(|| CallableError::Unknown {
+            kind,
+            name: name.to_owned(),
+        })?;
+        Ok(Handle {
+            digest: *digest,
+            name: Arc::clone(&entry.name),
+            tree: self.tree,
+            kind: PhantomData,
+        })
     }
 
     /// The entry of a handle, when the handle was made by this tree.

@@ -24,10 +24,11 @@ use std::time::Duration;
 use device::Platform;
 use mailbox::{ChildEnd, Control, FdChannel, Mailbox, NextError, Request, Task};
 use procfork::{ChildContext, ParentWatch};
+use serde::{Deserialize, Serialize};
 
 use crate::args::Args;
-use crate::callable::{Body, Entry, Registry};
-use crate::config::NodeSpec;
+use crate::callable::{Body, Entry, Registry, WireRegistry};
+use crate::config::{NodeSpec, platform_text};
 use crate::control::{self, ControlReply, ControlRequest, FaultKind, RemoteError};
 use crate::engine::ParentProbe;
 use crate::wire;
@@ -35,9 +36,11 @@ use crate::wire;
 use self::imports::Imports;
 
 /// What a child is going to be.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ChildRole {
     /// A chip worker on this device; `index` is its next-level index at its parent.
     Chip {
+        #[serde(with = "platform_text")]
         platform: Platform,
         device: u32,
         index: u32,
@@ -57,6 +60,67 @@ pub(crate) struct Seat {
     pub(crate) incarnation: u64,
     /// The limit of the whole start, for messages.
     pub(crate) limit: Duration,
+}
+
+/// A seat as it crosses to a spawned child.
+#[derive(Debug, Serialize, Deserialize)]
+struct WireSeat {
+    path: String,
+    role: ChildRole,
+    registry: WireRegistry,
+    incarnation: u64,
+    limit: Duration,
+}
+
+/// The name under which spawned children find their function.
+pub(crate) const SPAWNED: &str = "facade: a worker of a tree";
+
+procfork::register! {
+    "facade: a worker of a tree" => spawned,
+}
+
+/// A child that was started by running the program again.
+fn spawned(context: ChildContext) -> Result<(), String> {
+    let wire: WireSeat = control::decode(&context.args).map_err(|error| error.to_string())?;
+    let registry = Registry::from_wire(&wire.registry).map_err(|error| error.to_string())?;
+    let WireSeat {
+        path,
+        role,
+        incarnation,
+        limit,
+        ..
+    } = wire;
+    main(
+        context,
+        Seat {
+            path,
+            role,
+            registry: Arc::new(registry),
+            incarnation,
+            limit,
+        },
+    )
+}
+
+impl Seat {
+    /// The form in which a spawned child gets it, or the names of the callables that captured something.
+    pub(crate) fn into_wire(self) -> Result<Vec<u8>, Vec<String>> {
+        let registry = self.registry.to_wire()?;
+        let Seat {
+            path,
+            role,
+            incarnation,
+            limit,
+            ..
+        } = self;
+        Ok(control::encode(&WireSeat {
+            path,
+            role,
+            registry,
+            incarnation,
+            limit,
+        }))
+    }
 }
 
 /// What a role does with the requests that it gets.

@@ -70,7 +70,7 @@ impl Level {
 pub const CHILDREN_MAX: usize = 64;
 
 /// Time limits and frame sizes of one worker, inherited by its subtree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Limits {
     pub(crate) start: Duration,
     pub(crate) close: Duration,
@@ -88,14 +88,46 @@ impl Default for Limits {
 }
 
 /// The checked specification of one worker and its subtree.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub(crate) struct NodeSpec {
     pub(crate) name: Option<String>,
+    #[serde(with = "platform_text")]
     pub(crate) platform: Platform,
     pub(crate) devices: Vec<u32>,
     pub(crate) sub_workers: u32,
     pub(crate) children: Vec<NodeSpec>,
     pub(crate) limits: Limits,
+    pub(crate) mode: StartMode,
+}
+
+/// A platform crosses to a spawned child as the text that command lines use.
+pub(crate) mod platform_text {
+    use device::Platform;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(platform: &Platform, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(platform)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Platform, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// How the processes of a tree are made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub enum StartMode {
+    /// Fork from a process of one thread with little memory, or where a callable captured something; spawn elsewhere.
+    #[default]
+    Auto,
+    /// Copy this process. It must have one thread; closures are copied with what they captured. Costs grow with the
+    /// memory of this process.
+    Fork,
+    /// Start this program again, from any thread, at a cost that does not depend on the size of this process. Callables
+    /// must have captured nothing; orchestrations find others by name ([`Orchestrator::chip`](crate::Orchestrator::chip),
+    /// [`Orchestrator::function`](crate::Orchestrator::function)).
+    Spawn,
 }
 
 impl NodeSpec {
@@ -237,6 +269,7 @@ impl WorkerBuilder {
             sub_workers: 0,
             children: Vec::new(),
             limits: Limits::default(),
+            mode: StartMode::Auto,
         };
         Self { spec }
     }
@@ -283,6 +316,12 @@ impl WorkerBuilder {
     /// Sets how long the start of the whole tree may take: one absolute deadline, handed down. Default: 30 s.
     pub fn start_timeout(mut self, limit: Duration) -> Self {
         self.spec.limits.start = limit;
+        self
+    }
+
+    /// Sets how the children of this worker are made. Default: [`StartMode::Auto`].
+    pub fn start_mode(mut self, mode: StartMode) -> Self {
+        self.spec.mode = mode;
         self
     }
 

@@ -266,9 +266,17 @@ pub enum StartCause {
     /// The worker said why.
     #[error("{0}")]
     Remote(RemoteError),
-    /// It could not be forked.
+    /// A spawned child cannot have what a callable captured.
+    #[error(
+        "start this program again for it: the callables {callables:?} captured something, which only a fork copies; let them capture nothing, or start while the process has one thread"
+    )]
+    Captured {
+        /// Their names.
+        callables: Vec<String>,
+    },
+    /// It could not be forked or spawned.
     #[error("{}", crate::control::chain(.0.as_ref()))]
-    Fork(Arc<procfork::ForkError>),
+    Fork(Arc<procfork::StartError>),
     /// Memory, descriptors or another thing of the system could not be had.
     #[error("{}", crate::control::chain(.0.as_ref()))]
     System(Arc<dyn std::error::Error + Send + Sync>),
@@ -320,6 +328,14 @@ pub enum CallableError {
     NoName {
         /// `chip callable`, `function` or `orchestration`.
         kind: &'static str,
+    },
+    /// No callable of this kind has this name.
+    #[error("find {kind} `{name}`: none was registered under this name")]
+    Unknown {
+        /// `chip callable`, `function` or `orchestration`.
+        kind: &'static str,
+        /// The name.
+        name: String,
     },
     /// No worker of the tree could ever run it.
     #[error("register {kind} `{name}`: no worker of the tree could run it; add {missing}")]

@@ -25,7 +25,7 @@
 //!
 //! # The parts
 //!
-//! - **A worker and its tree**: [`Worker`], [`WorkerBuilder`], [`Platform`], [`Level`], [`State`], [`TreeNode`].
+//! - **A worker and its tree**: [`Worker`], [`WorkerBuilder`], [`StartMode`], [`Platform`], [`Level`], [`State`], [`TreeNode`].
 //! - **What workers run**: [`ChipCallable`] with its [`Kernel`]s, host functions over [`Args`], orchestrations; each
 //!   registered once and named by a [`Handle`].
 //! - **Runs**: [`Orchestrator`] submits tasks with [`args`] to a [`Target`] ([`on`], [`any`]); [`RunHandle`] waits.
@@ -42,7 +42,7 @@
 //!
 //! # What it refuses to do
 //!
-//! It does not fork from a process with several threads. What is not built yet says so
+//! It does not fork a process with several threads, and does not carry captured values into a spawned one. What is not built yet says so
 //! when it is called: registering a callable after `init`, [`Worker::respawn`], [`Orchestrator::graph`],
 //! [`Orchestrator::allocate_domain`]. It moves
 //! no data between machines. It never touches a device in the process that calls it.
@@ -72,6 +72,7 @@ mod child;
 mod control;
 mod engine;
 mod incarnation;
+mod remake;
 mod wire;
 
 mod error;
@@ -81,7 +82,7 @@ pub use buffer::{Buffer, View};
 pub use callable::{
     ChipHandle, FunctionHandle, Handle, NextLevel, OrchestrationHandle, TaskResult, kind,
 };
-pub use config::{CHILDREN_MAX, Level, WorkerBuilder};
+pub use config::{CHILDREN_MAX, Level, StartMode, WorkerBuilder};
 pub use control::{FaultKind, RemoteError};
 pub use device_memory::DeviceBuffer;
 pub use element::Element;

@@ -11,7 +11,7 @@ use taskgraph::{Access, Placement, RunId, TaskArgs, TaskId, TaskSpec, WorkerId};
 
 use crate::args::{ArgList, Args, Backing};
 use crate::buffer::{Use, View};
-use crate::callable::{Callee, FunctionHandle, NextLevel};
+use crate::callable::{Callee, ChipHandle, FunctionHandle, NextLevel, OrchestrationHandle};
 use crate::element::Element;
 use crate::engine::{Engine, Hold, LineKind, NewTask};
 use crate::error::{BufferError, Error, SubmitError, TaskCause, WorkerDied};
@@ -60,6 +60,33 @@ impl<'e> Orchestrator<'e> {
     #[must_use]
     pub fn next_level_workers(&self) -> u32 {
         self.plan.n_next_level()
+    }
+
+    /// The chip callable of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Callable`] when none was registered.
+    pub fn chip(&self, name: &str) -> Result<ChipHandle, Error> {
+        Ok(self.plan.registry().named(name, "chip callable")?)
+    }
+
+    /// The host function of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Callable`] when none was registered.
+    pub fn function(&self, name: &str) -> Result<FunctionHandle, Error> {
+        Ok(self.plan.registry().named(name, "function")?)
+    }
+
+    /// The orchestration of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Callable`] when none was registered.
+    pub fn orchestration(&self, name: &str) -> Result<OrchestrationHandle, Error> {
+        Ok(self.plan.registry().named(name, "orchestration")?)
     }
 
     /// Submits a task for a next-level worker: a chip callable for a chip worker, an orchestration for a worker that has

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use lifecycle::{Journal, Step};
 use mailbox::{FdChannel, Layout, Mailbox};
-use procfork::{ForkOptions, Group};
+use procfork::{Child, ForkOptions, Group};
 use taskgraph::{Depth, WorkerKind};
 
 use crate::child::{self, ChildRole, Seat};
-use crate::config::{Level, NodeSpec};
+use crate::config::{Level, NodeSpec, StartMode};
 use crate::control::{ControlReply, ControlRequest};
 use crate::engine::{Engine, Job, JobOutcome, Line, LineKind};
 use crate::error::{Error, Name, StartCause, StartError};
@@ -115,8 +115,7 @@ impl Start<'_> {
             .give(there.into())
             .give(segment)
             .give(bell);
-        let child = procfork::fork(options, move |context| child::main(context, seat));
-        let child = child.map_err(|error| system(StartCause::Fork(Arc::new(error))))?;
+        let child = self.make(options, seat).map_err(system)?;
         let pid = child.pid().raw().unsigned_abs();
         let end = mailbox.into_parent();
         self.engine
@@ -131,6 +130,31 @@ impl Start<'_> {
             .push(Line::new(Name::from(path), pid, end, here));
         self.enrol(kind)
             .map_err(|error| system(StartCause::system(error)))
+    }
+
+    /// Forks the child, or starts this program again for it.
+    fn make(&self, options: ForkOptions<'_>, seat: Seat) -> Result<Child, StartCause> {
+        let fork = |error| StartCause::Fork(Arc::new(error));
+        if self.mode() == StartMode::Fork {
+            return procfork::fork(options, move |context| child::main(context, seat))
+                .map_err(fork);
+        }
+        let args = seat
+            .into_wire()
+            .map_err(|callables| StartCause::Captured { callables })?;
+        procfork::spawn(options, child::SPAWNED, &args).map_err(fork)
+    }
+
+    /// The mode that `Auto` stands for in this process.
+    fn mode(&self) -> StartMode {
+        match self.spec.mode {
+            StartMode::Auto if self.plan.registry().to_wire().is_err() => StartMode::Fork,
+            StartMode::Auto if has_one_thread() && resident_bytes() < FORK_BYTES_MAX => {
+                StartMode::Fork
+            }
+            StartMode::Auto => StartMode::Spawn,
+            mode => mode,
+        }
     }
 
     /// Tells the graph of the new worker.
@@ -240,6 +264,24 @@ impl Start<'_> {
         }
         .into()
     }
+}
+
+/// Above this much resident memory a fork costs more than starting the program again; see `docs/performance.md`.
+const FORK_BYTES_MAX: u64 = 32 << 20;
+
+/// Whether the calling thread is the only one. Unknown counts as no.
+fn has_one_thread() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
+}
+
+/// Resident memory of this process, in bytes. Unknown counts as little.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * 4096
 }
 
 fn failed(job: &Job) -> bool {

@@ -22,6 +22,7 @@ use crate::error::{
     TaskCause, WorkerDied,
 };
 use crate::orchestrator::{Orchestrator, byte_size};
+use crate::remake::Maker;
 use crate::run_handle::RunHandle;
 use crate::start::{self, Started};
 use crate::tree::TreeNode;
@@ -67,10 +68,11 @@ const DROP_BUDGET: Duration = Duration::from_secs(2);
 ///                   '--> Failed -- close -->'
 /// ```
 ///
-/// # Fork
+/// # Fork or spawn
 ///
-/// `init` forks, so it must be called while the process has one thread, best at the head of `main`. It refuses
-/// otherwise and names the other threads.
+/// A small process with one thread forks its children; a large one, or one with several threads, starts its own program
+/// again for each of them, which needs callables that captured nothing ([`StartMode`](crate::StartMode)).
+/// Otherwise `init` refuses, and names the threads and the callables.
 pub struct Worker {
     inner: Arc<Inner>,
 }
@@ -150,6 +152,7 @@ impl Worker {
         self.register(
             callable.name,
             Body::Chip(callable),
+            Maker::of_chip(callable),
             NodeSpec::has_chip,
             missing,
         )
@@ -158,7 +161,8 @@ impl Worker {
     /// Registers a host function, run by sub workers. Before [`Worker::init`].
     ///
     /// The function runs in another process: what it captured it has as a copy, as it was at `init`, and what it changes
-    /// nobody else sees, except through its output arguments.
+    /// nobody else sees, except through its output arguments. One that captured nothing can also run in a child that was
+    /// started by [`StartMode::Spawn`](crate::StartMode::Spawn).
     ///
     /// # Errors
     ///
@@ -169,9 +173,11 @@ impl Worker {
         function: impl Fn(&Args) -> TaskResult + Send + Sync + 'static,
     ) -> Result<FunctionHandle, Error> {
         let missing = "a sub worker with `sub_workers`";
+        let maker = Maker::of_function(&function);
         self.register(
             name,
             Body::Function(Arc::new(function)),
+            maker,
             NodeSpec::has_sub,
             missing,
         )
@@ -190,9 +196,11 @@ impl Worker {
     ) -> Result<OrchestrationHandle, Error> {
         let missing = "a worker below with `worker`";
         let has_node = |spec: &NodeSpec| !spec.children.is_empty();
+        let maker = Maker::of_orchestration(&function);
         self.register(
             name,
             Body::Orchestration(Arc::new(function)),
+            maker,
             has_node,
             missing,
         )
@@ -202,6 +210,7 @@ impl Worker {
         &self,
         name: &str,
         body: Body,
+        maker: Option<Maker>,
         could_run: impl Fn(&NodeSpec) -> bool,
         missing: &'static str,
     ) -> Result<Handle<K>, Error> {
@@ -215,7 +224,7 @@ impl Worker {
             }
             .into());
         }
-        Ok(self.inner.registry.lock().insert(name, body)?)
+        Ok(self.inner.registry.lock().insert(name, body, maker)?)
     }
 
     /// Adds a worker below this one, with a subtree of its own. Before [`Worker::init`]. Returns its next-level index.

@@ -105,6 +105,7 @@ pub use pump::{Bounds, Output, Pump, PumpThread};
 pub use signal::Signal;
 pub use spawn::spawn;
 pub use sweep::{Proof, Stray};
+pub use sys::spawn::lies_in_program;
 pub use threads::ThreadName;
 pub use watch::{ParentWatch, Parked, Rearmed};
 

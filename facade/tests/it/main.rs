@@ -15,7 +15,11 @@ mod texts;
 
 procfork::testing::tests! {
     start::a_tree_is_ready_when_init_returns,
-    start::a_process_with_threads_is_refused_by_name,
+    start::a_process_with_threads_does_not_fork_and_names_them,
+    start::a_spawned_tree_does_what_a_forked_one_does,
+    start::a_process_with_threads_starts_its_tree_by_spawning,
+    start::a_spawned_worker_that_dies_is_told_exactly,
+    start::a_callable_that_captured_something_is_not_spawned_and_is_named,
     start::a_device_that_does_not_open_fails_the_start_with_its_place_and_leaves_nothing,
     start::everybody_who_inits_gets_the_same_outcome,
     start::a_worker_without_children_is_refused_before_any_fork,

@@ -3,9 +3,14 @@
 use std::fs;
 use std::sync::Arc;
 
-use facade::{ConfigError, Error, Platform, StartCause, State, Worker};
+use facade::{
+    Args, ConfigError, Error, Orchestrator, Platform, StartCause, StartMode, State, Worker, any,
+    args, on,
+};
 
-use crate::support::{VECTOR_ADD, builder, directory, n_descriptors, nothing, pids, wait_gone};
+use crate::support::{
+    INCREMENT, VECTOR_ADD, builder, directory, failure, n_descriptors, nothing, pids, wait_gone,
+};
 
 pub(crate) fn a_tree_is_ready_when_init_returns() {
     let node = builder(2, 1).build().unwrap();
@@ -25,20 +30,103 @@ pub(crate) fn a_tree_is_ready_when_init_returns() {
     wait_gone(&pids);
 }
 
-pub(crate) fn a_process_with_threads_is_refused_by_name() {
+/// Runs `test` while another thread, named `logger`, exists.
+fn beside_a_thread(test: impl FnOnce()) {
     let (open, gate) = std::sync::mpsc::channel::<()>();
     let other = std::thread::Builder::new().name("logger".to_owned());
     let other = other.spawn(move || gate.recv()).unwrap();
-    let node = builder(0, 1).build().unwrap();
-    let error = node.init().unwrap_err();
-    let Error::Start(start) = &error else {
-        panic!("{error}")
-    };
-    assert!(matches!(start.cause, StartCause::Fork(_)), "{error}");
-    assert!(error.to_string().contains("logger"), "{error}");
-    assert_eq!(node.state(), State::Failed);
+    test();
     drop(open);
     other.join().unwrap().unwrap_err();
+}
+
+pub(crate) fn a_process_with_threads_does_not_fork_and_names_them() {
+    beside_a_thread(|| {
+        let node = builder(0, 1).start_mode(StartMode::Fork).build().unwrap();
+        let error = node.init().unwrap_err();
+        let Error::Start(start) = &error else {
+            panic!("{error}")
+        };
+        assert!(matches!(start.cause, StartCause::Fork(_)), "{error}");
+        assert!(error.to_string().contains("logger"), "{error}");
+        assert_eq!(node.state(), State::Failed);
+    });
+}
+
+fn below(orch: &mut Orchestrator<'_>, list: &Args) -> Result<(), Error> {
+    let (increment, x) = (orch.chip("increment")?, list.tensor(0)?);
+    orch.submit_next_level(&increment, args().inout(&x), any())
+        .map(drop)
+}
+
+/// A tree of two levels, with a callable of each kind, does its work.
+fn works(mode: StartMode) {
+    let root = builder(1, 1)
+        .worker(builder(1, 1).name("below"))
+        .start_mode(mode)
+        .build()
+        .unwrap();
+    let increment = root.register_chip(&INCREMENT).unwrap();
+    let below = root.register_orchestration("below", below).unwrap();
+    let double = root
+        .register_fn("double", |args| {
+            args.output::<f32>(0)?.iter_mut().for_each(|x| *x *= 2.0);
+            Ok(())
+        })
+        .unwrap();
+    root.init().unwrap();
+    assert_eq!(root.tree().unwrap().count(), 6);
+    let x = root.buffer_from(&[1.0_f32; 8]).unwrap();
+    root.run(|orch| {
+        orch.submit_next_level(&increment, args().inout(&x), on(0))?;
+        orch.submit_next_level(&below, args().inout(&x), on(1))?;
+        orch.submit_sub(&double, args().inout(&x))
+    })
+    .unwrap();
+    assert_eq!(x.to_vec().unwrap(), [6.0; 8]);
+    let pids = pids(&root.tree().unwrap());
+    root.close().unwrap();
+    wait_gone(&pids);
+}
+
+pub(crate) fn a_spawned_tree_does_what_a_forked_one_does() {
+    works(StartMode::Fork);
+    works(StartMode::Spawn);
+}
+
+pub(crate) fn a_process_with_threads_starts_its_tree_by_spawning() {
+    beside_a_thread(|| works(StartMode::Auto));
+}
+
+pub(crate) fn a_spawned_worker_that_dies_is_told_exactly() {
+    let node = builder(0, 2).start_mode(StartMode::Spawn).build().unwrap();
+    let abort = node
+        .register_fn("abort", |_| std::process::abort())
+        .unwrap();
+    let panic = node.register_fn("panic", |_| panic!("on purpose")).unwrap();
+    node.init().unwrap();
+    let error = failure(node.run(|orch| orch.submit_sub(&panic, args())));
+    assert!(error.to_string().contains("on purpose"), "{error}");
+    let error = failure(node.run(|orch| orch.submit_sub(&abort, args())));
+    assert!(error.to_string().contains("SIGABRT"), "{error}");
+    node.close().unwrap();
+}
+
+pub(crate) fn a_callable_that_captured_something_is_not_spawned_and_is_named() {
+    beside_a_thread(|| {
+        let node = builder(0, 1).start_mode(StartMode::Spawn).build().unwrap();
+        let captured = String::from("x");
+        node.register_fn("bound", move |_| Err(captured.clone().into()))
+            .unwrap();
+        let error = node.init().unwrap_err();
+        let Error::Start(start) = &error else {
+            panic!("{error}")
+        };
+        let StartCause::Captured { callables } = &start.cause else {
+            panic!("{error}")
+        };
+        assert_eq!(callables, &["bound"]);
+    });
 }
 
 pub(crate) fn a_device_that_does_not_open_fails_the_start_with_its_place_and_leaves_nothing() {
@@ -132,7 +220,7 @@ pub(crate) fn close_is_final_and_repeatable() {
     node.close().unwrap();
     assert_eq!(node.state(), State::Closed);
     assert!(matches!(node.init(), Err(Error::State(_))));
-    let refused = node.run(|orch| orch.submit_sub(&f, facade::args()));
+    let refused = node.run(|orch| orch.submit_sub(&f, args()));
     assert!(matches!(refused, Err(Error::State(_))));
     assert!(matches!(node.buffer::<f32>(1), Err(Error::State(_))));
 }
@@ -152,7 +240,7 @@ pub(crate) fn descriptors_are_as_many_after_close_as_before() {
         let f = node.register_fn("f", nothing).unwrap();
         node.init().unwrap();
         let buffer = node.buffer::<f32>(1000).unwrap();
-        node.run(|orch| orch.submit_sub(&f, facade::args().input(&buffer)))
+        node.run(|orch| orch.submit_sub(&f, args().input(&buffer)))
             .unwrap();
         node.close().unwrap();
     }
@@ -186,8 +274,7 @@ pub(crate) fn a_program_with_an_exit_handler_runs_it_once() {
             })
             .unwrap();
         node.init().unwrap();
-        node.run(|orch| orch.submit_sub(&f, facade::args()))
-            .unwrap_err();
+        node.run(|orch| orch.submit_sub(&f, args())).unwrap_err();
         node.close().unwrap();
     }
     let lines = fs::read_to_string(&path).unwrap();

@@ -150,12 +150,25 @@ pub(crate) fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
 /// Whether this code is part of the program itself, not of a shared library: only then does it run
 /// when the program is started again.
 pub(crate) fn is_in_program() -> bool {
-    // SAFETY: AT_PHDR is an address in the program itself, or 0 where the kernel gave none.
-    let program = unsafe { libc::getauxval(libc::AT_PHDR) };
-    let program = module_of(std::ptr::with_exposed_provenance(program as usize));
     let own = module_of((is_in_program as fn() -> bool) as *const c_void);
     // A static program has no dynamic loader that knows modules: it is one module then.
-    own == program
+    own == program_module()
+}
+
+/// Whether a function or a static at this address is part of the program itself, and not of a shared
+/// library nor of the heap. Only such a one is found again, at the same distance from any other,
+/// when the program is started again ([`spawn`](crate::spawn())).
+///
+/// Says no for everything in a static program, where nobody can tell.
+pub fn lies_in_program(address: *const ()) -> bool {
+    let module = module_of(address.cast());
+    module.is_some() && module == program_module()
+}
+
+fn program_module() -> Option<usize> {
+    // SAFETY: AT_PHDR is an address in the program itself, or 0 where the kernel gave none.
+    let program = unsafe { libc::getauxval(libc::AT_PHDR) };
+    module_of(std::ptr::with_exposed_provenance(program as usize))
 }
 
 /// Where the module that an address lies in begins.
