@@ -14,6 +14,8 @@ pub(crate) struct Summary {
     pub(crate) skipped: Vec<(String, String)>,
     /// Whether a closing line was seen at all; a program with a harness of its own has none.
     pub(crate) complete: bool,
+    /// The test that was running when the program ended before its time, if tests ran one by one.
+    pub(crate) running: Option<String>,
 }
 
 impl Summary {
@@ -36,6 +38,7 @@ impl Summary {
                 summary.count(line);
             }
         }
+        summary.running = running(output).filter(|_| !summary.complete);
         summary
     }
 
@@ -87,6 +90,12 @@ impl Summary {
             }
         }
     }
+}
+
+/// The name in a last line that has no outcome yet.
+fn running(output: &str) -> Option<String> {
+    let begun = output.lines().last()?.strip_prefix("test ")?;
+    begun.trim_end().strip_suffix(" ...").map(str::to_owned)
 }
 
 #[cfg(test)]

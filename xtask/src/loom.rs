@@ -114,7 +114,9 @@ fn judge_models(ran: &Ran) -> Judged {
 
 /// Builds a crate with a deliberate fault and runs its models; one of them must fail.
 fn weakened(report: &mut Report, workspace: &Workspace, name: &str, fault: &str) {
-    if let Some(step) = built(report, workspace, name, Some(fault)) {
+    if let Some(mut step) = built(report, workspace, name, Some(fault)) {
+        // One by one, so that a model that takes the program down has a name.
+        step.command.arg("--test-threads=1");
         report.run_judged(step, judge_weakened);
     }
 }
@@ -125,11 +127,15 @@ fn judge_weakened(ran: &Ran) -> Judged {
         [] if judge_by_exit(ran).outcome == Outcome::Passed => {
             failed("no model finds this fault".to_owned())
         }
-        // A model that aborts the whole program has found it as well.
-        [] => Judged {
-            outcome: Outcome::Passed,
-            note: "found: the program ended".to_owned(),
-        },
+        // A model that takes the whole program down has found it as well.
+        [] => {
+            let by = summary.running.as_deref().unwrap_or("a model");
+            let note = format!("found by {by}, which ended the program");
+            Judged {
+                outcome: Outcome::Passed,
+                note,
+            }
+        }
         found => Judged {
             outcome: Outcome::Passed,
             note: format!("found by {}", found.join(", ")),

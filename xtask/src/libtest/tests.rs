@@ -62,3 +62,10 @@ fn several_programs_add_up() {
 fn output_of_another_harness_is_not_taken_for_zero_tests() {
     assert_eq!(Summary::parse("hello\n").note(), "own harness");
 }
+
+#[test]
+fn the_test_that_took_the_program_down_is_named() {
+    let summary = Summary::parse("running 2 tests\ntest a ... ok\ntest b::c ... ");
+    assert_eq!(summary.running.as_deref(), Some("b::c"));
+    assert_eq!(Summary::parse(MIXED).running, None);
+}

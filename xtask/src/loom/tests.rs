@@ -51,10 +51,11 @@ fn a_fault_must_be_found() {
         Outcome::Passed,
         "found by b",
     );
+    let aborted = "found by a, which ended the program";
     check(
-        judge_weakened(&ran(134, "test a ...")),
+        judge_weakened(&ran(134, "test a ... ")),
         Outcome::Passed,
-        "found: the program ended",
+        aborted,
     );
     check(
         judge_weakened(&ran(0, HOLD)),
