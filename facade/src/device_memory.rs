@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use provenance::{Ask, DevicePtr, Operation, Span, Table, WorkerRef};
+use provenance::{Ask, DevicePtr, Operation, Span, Table};
 use taskgraph::{BufferId, BufferKind, Tensor};
 
 use crate::buffer::BufferCore;
@@ -150,10 +150,7 @@ impl Worker {
             n_elements,
             element_bytes: size_of::<T>(),
         })?;
-        let owner = WorkerRef {
-            id: chip,
-            incarnation: desk.engine.incarnation(),
-        };
+        let owner = desk.engine.core().life(chip as usize);
         let reservation = desk.table().reserve(owner);
         let reservation = reservation.map_err(|error| desk.protocol(chip, "allocate", &error))?;
         let ticket = reservation.ticket();
@@ -331,13 +328,7 @@ impl Desk<'_> {
                 Err(MemoryError::Remote(remote.clone()).into())
             }
             Some(JobOutcome::Reply(reply)) => Ok(reply.clone()),
-            Some(JobOutcome::Died(died)) => {
-                self.table().worker_lost(WorkerRef {
-                    id: job.line as u32,
-                    incarnation: self.engine.incarnation(),
-                });
-                Err(MemoryError::WorkerDied(died.clone()).into())
-            }
+            Some(JobOutcome::Died(died)) => Err(MemoryError::WorkerDied(died.clone()).into()),
             Some(JobOutcome::Protocol(reason)) => {
                 let error = std::io::Error::other(reason.clone());
                 Err(self.protocol(job.line as u32, "ask for device memory", &error))

@@ -37,6 +37,7 @@ mod lines;
 mod probe;
 mod run;
 
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -71,6 +72,8 @@ pub(crate) struct Engine {
     pending: AtomicBool,
     /// Waiters that want the drive from the background driver.
     wanted: AtomicU32,
+    /// Threads that want the lines from whoever drives, to change them.
+    claims: AtomicU32,
     /// Runs that are not over, for the background driver to see without core.
     unfinished: Arc<AtomicU32>,
     background_thread: Mutex<Option<JoinHandle<()>>>,
@@ -103,6 +106,7 @@ impl Engine {
             background: Condvar::new(),
             pending: AtomicBool::new(false),
             wanted: AtomicU32::new(0),
+            claims: AtomicU32::new(0),
             released: Mutex::default(),
             children,
             watch,
@@ -113,10 +117,6 @@ impl Engine {
 
     pub(crate) fn path(&self) -> &Name {
         &self.path
-    }
-
-    pub(crate) fn incarnation(&self) -> u64 {
-        self.incarnation
     }
 
     pub(crate) fn doorbell(&self) -> &Doorbell {
@@ -199,8 +199,14 @@ impl Engine {
         }
         let _wanted = Wanted::new(self);
         loop {
-            if let Some(mut lines) = self.lines.try_lock() {
-                return self.drive(&mut lines, deadline, done);
+            if !self.is_claimed()
+                && let Some(mut lines) = self.lines.try_lock()
+            {
+                let reached = self.drive(&mut lines, deadline, &|| done() || self.is_claimed());
+                if done() || !reached {
+                    return reached;
+                }
+                continue;
             }
             if let Some(reached) = self.sleep(deadline, done) {
                 return reached;
@@ -219,7 +225,9 @@ impl Engine {
         if done() {
             return Some(true);
         }
-        if let Some(lines) = self.lines.try_lock() {
+        if !self.is_claimed()
+            && let Some(lines) = self.lines.try_lock()
+        {
             drop(lines);
             return None;
         }
@@ -320,8 +328,8 @@ impl Engine {
         }
         let mut core = self.core.lock();
         lines.take_news(&mut core);
-        for (index, child) in children.iter().enumerate() {
-            lines.bury_if_dead(index, child, &mut core);
+        for child in children.iter() {
+            lines.bury_if_dead(child, &mut core);
         }
         lines.fail_failed_sends(&mut core);
         self.send_ready(lines, &mut core);
@@ -373,7 +381,7 @@ impl Engine {
         while !stopping() {
             let lines = {
                 let mut core = self.core.lock();
-                let useful = core.has_unfinished_runs() && !wanted();
+                let useful = core.has_unfinished_runs() && !wanted() && !self.is_claimed();
                 let lines = if useful { self.lines.try_lock() } else { None };
                 if lines.is_none() && !stopping() {
                     // Notified by a driver that leaves with runs unfinished, and by the stop.
@@ -383,11 +391,27 @@ impl Engine {
             };
             if let Some(mut lines) = lines {
                 let idle = || self.unfinished.load(Ordering::Relaxed) == 0;
-                self.drive(&mut lines, None, &|| stopping() || wanted() || idle());
+                let leave = || stopping() || wanted() || idle() || self.is_claimed();
+                self.drive(&mut lines, None, &leave);
                 drop(lines);
                 self.hand_over(&self.core.lock());
             }
         }
+    }
+
+    /// Takes the lines from whoever drives, for a change of the lines themselves.
+    pub(crate) fn claim_lines(&self) -> ClaimedLines<'_> {
+        // Release: partner of the acquire in `is_claimed`.
+        self.claims.fetch_add(1, Ordering::Release);
+        self.doorbell.ring();
+        ClaimedLines {
+            lines: Some(self.lines.lock()),
+            engine: self,
+        }
+    }
+
+    fn is_claimed(&self) -> bool {
+        self.claims.load(Ordering::Acquire) > 0
     }
 
     /// Queues control requests. Whoever drives sends them and takes their answers.
@@ -422,6 +446,35 @@ impl Home for Engine {
 
     fn prompt(&self) {
         self.change(|_core| ());
+    }
+}
+
+/// The lines, taken from whoever drove; they go back to somebody when this is dropped.
+pub(crate) struct ClaimedLines<'a> {
+    lines: Option<MutexGuard<'a, Lines>>,
+    engine: &'a Engine,
+}
+
+impl Deref for ClaimedLines<'_> {
+    type Target = Lines;
+
+    fn deref(&self) -> &Lines {
+        self.lines.as_ref().expect("taken on drop only")
+    }
+}
+
+impl DerefMut for ClaimedLines<'_> {
+    fn deref_mut(&mut self) -> &mut Lines {
+        self.lines.as_mut().expect("taken on drop only")
+    }
+}
+
+impl Drop for ClaimedLines<'_> {
+    fn drop(&mut self) {
+        let core = self.engine.core.lock();
+        self.lines = None;
+        self.engine.claims.fetch_sub(1, Ordering::Release);
+        self.engine.hand_over(&core);
     }
 }
 

@@ -56,6 +56,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// Only a dead worker is started again.
+    #[error("start child {index} again: it is not dead; dead are {dead:?}")]
+    Alive {
+        /// Asked for.
+        index: usize,
+        /// Paths of the dead.
+        dead: Vec<String>,
+    },
     /// A part of the interface that this version does not have yet.
     #[error("{what}: not built yet; {instead}")]
     NotBuilt {

@@ -43,7 +43,7 @@
 //! # What it refuses to do
 //!
 //! It does not fork a process with several threads, and does not carry captured values into a spawned one. What is not built yet says so
-//! when it is called: registering a callable after `init`, [`Worker::respawn`], [`Orchestrator::graph`],
+//! when it is called: registering a callable after `init`, [`Orchestrator::graph`],
 //! [`Orchestrator::allocate_domain`]. It moves
 //! no data between machines. It never touches a device in the process that calls it.
 #![deny(unsafe_code)]

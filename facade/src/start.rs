@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use lifecycle::{Journal, Step};
 use mailbox::{FdChannel, Layout, Mailbox};
+use parking_lot::Mutex;
 use procfork::{Child, ForkOptions, Group};
-use taskgraph::{Depth, WorkerKind};
+use taskgraph::{Depth, WorkerId, WorkerKind};
 
 use crate::child::{self, ChildRole, Seat};
 use crate::config::{Level, NodeSpec, StartMode};
@@ -35,7 +36,7 @@ const CANCEL_PERIOD: Duration = Duration::from_millis(20);
 pub(crate) struct Started {
     pub(crate) engine: Arc<Engine>,
     pub(crate) plan: Plan,
-    pub(crate) tree: TreeNode,
+    pub(crate) tree: Mutex<TreeNode>,
 }
 
 /// One attempt to start a level.
@@ -75,7 +76,7 @@ impl Start<'_> {
         Ok(Started {
             engine: Arc::clone(self.engine),
             plan: self.plan,
-            tree,
+            tree: Mutex::new(tree),
         })
     }
 
@@ -88,48 +89,79 @@ impl Start<'_> {
     }
 
     fn fork_child(&self, index: usize, kind: LineKind, path: &str) -> Result<(), Error> {
-        let system = |cause| self.error(path, cause);
+        let (line, child) = self
+            .make_line(index, kind, path)
+            .map_err(|cause| self.error(path, cause))?;
+        let pushed = self.engine.children.write().push(child);
+        pushed.map_err(|error| self.error(path, StartCause::system(error)))?;
+        self.engine.lines().all.push(line);
+        self.enrol(kind)
+            .map_err(|error| self.error(path, StartCause::system(error)))
+    }
+
+    /// A child process, and the line to it.
+    fn make_line(
+        &self,
+        index: usize,
+        kind: LineKind,
+        path: &str,
+    ) -> Result<(Line, Child), StartCause> {
         let layout = Layout {
             task_frames: 2,
             task_bytes: TASK_BYTES,
             control_bytes: CONTROL_BYTES,
             spill_bytes: PAYLOAD_MAX,
         };
-        let mailbox = Mailbox::create(layout, self.engine.doorbell());
-        let mailbox = mailbox.map_err(|error| system(StartCause::system(error)))?;
-        let (here, there) = FdChannel::pair().map_err(|error| system(StartCause::system(error)))?;
+        let mailbox =
+            Mailbox::create(layout, self.engine.doorbell()).map_err(StartCause::system)?;
+        let (here, there) = FdChannel::pair().map_err(StartCause::system)?;
         let seat = Seat {
             path: path.to_owned(),
             role: self.role(index, kind),
             registry: Arc::clone(self.plan.registry()),
-            incarnation: self.engine.incarnation(),
+            incarnation: self.engine.core().begin_life(index),
             limit: self.limit,
         };
         let [segment, bell] = mailbox.fds().map(|fd| fd.try_clone_to_owned());
-        let segment = segment.map_err(|error| system(StartCause::system(error)))?;
-        let bell = bell.map_err(|error| system(StartCause::system(error)))?;
         let name = path.rsplit('/').next().unwrap_or(path);
         // In the order in which `child::main` takes them.
         let options = ForkOptions::new(name)
             .group(self.group())
             .give(there.into())
-            .give(segment)
-            .give(bell);
-        let child = self.make(options, seat).map_err(system)?;
+            .give(segment.map_err(StartCause::system)?)
+            .give(bell.map_err(StartCause::system)?);
+        let child = self.make(options, seat)?;
         let pid = child.pid().raw().unsigned_abs();
-        let end = mailbox.into_parent();
+        let end = mailbox.into_parent().map_err(StartCause::system)?;
+        Ok((Line::new(Name::from(path), pid, end, here), child))
+    }
+
+    /// Starts the dead worker on line `index` again, and brings it up.
+    pub(crate) fn respawn(&self, index: usize) -> Result<TreeNode, Error> {
+        let (kind, path) = self.plan.lines(self.engine.path()).swap_remove(index);
+        {
+            let mut lines = self.engine.claim_lines();
+            let made = self.make_line(index, kind, &path);
+            let (line, child) = made.map_err(|cause| self.error(&path, cause))?;
+            let mut children = self.engine.children.write();
+            let is_old = |pid: &procfork::Pid| pid.raw().unsigned_abs() == lines.all[index].pid;
+            let pids: Vec<procfork::Pid> = children.iter().map(Child::pid).collect();
+            let old = pids.into_iter().find(is_old);
+            let pushed = children.push(child);
+            pushed.map_err(|error| self.error(&path, StartCause::system(error)))?;
+            lines.replace(index, line);
+            // Dropping the old child reaps it.
+            drop(old.and_then(|pid| children.remove(pid)));
+        }
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let job = Job::new(index, ControlRequest::Init { left });
+        self.engine.post(std::slice::from_ref(&job));
         self.engine
-            .children
-            .write()
-            .push(child)
-            .map_err(|error| system(StartCause::system(error)))?;
-        let end = end.map_err(|error| system(StartCause::system(error)))?;
+            .wait_until(Some(self.deadline), &|| job.is_done());
+        let node = self.subtree(&job)?;
         self.engine
-            .lines()
-            .all
-            .push(Line::new(Name::from(path), pid, end, here));
-        self.enrol(kind)
-            .map_err(|error| system(StartCause::system(error)))
+            .change(|core| core.worker_back(WorkerId(index as u32)));
+        Ok(node)
     }
 
     /// Forks the child, or starts this program again for it.

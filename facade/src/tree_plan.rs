@@ -30,7 +30,7 @@ impl std::fmt::Debug for Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(path: &str, spec: &NodeSpec, registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(path: &str, spec: &NodeSpec, registry: Arc<Registry>, table: Table) -> Self {
         let chips =
             (0..spec.devices.len()).map(|idx| (LineKind::Chip, format!("{path}/chip{idx}")));
         let nodes = spec.children.iter().enumerate().map(|(idx, child)| {
@@ -45,7 +45,7 @@ impl Plan {
             registry,
             next_level,
             n_sub_workers: spec.sub_workers,
-            table: Table::new(),
+            table,
         }
     }
 

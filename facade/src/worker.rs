@@ -29,6 +29,7 @@ use crate::tree::TreeNode;
 use crate::tree_plan::Plan;
 
 static RUN: Operation = Operation::new("run");
+static RESPAWN: Operation = Operation::new("start a dead worker again");
 static CREATE_BUFFER: Operation = Operation::new("create a buffer");
 pub(crate) static MEMORY: Operation = Operation::new("device memory");
 
@@ -298,7 +299,8 @@ impl Worker {
         spec.check_not_empty()?;
         let registry = Arc::new(self.inner.registry.lock().clone());
         let engine = self.engine()?;
-        let plan = Plan::new(&self.inner.path, &spec, registry);
+        let table = engine.core().table().clone();
+        let plan = Plan::new(&self.inner.path, &spec, registry, table);
         let start = start::Start {
             engine: &engine,
             plan,
@@ -363,7 +365,7 @@ impl Worker {
     pub fn tree(&self) -> Result<TreeNode, Error> {
         let started = self.started("show the tree")?;
         let engine = self.engine()?;
-        let mut tree = started.tree.clone();
+        let mut tree = started.tree.lock().clone();
         tree.state = format!("{:?}", self.state()).to_lowercase();
         if let Some(mut lines) = engine.try_lines() {
             engine.bury_dead(&engine.children.read(), &mut lines);
@@ -462,17 +464,43 @@ impl Worker {
         started.engine.core().dead()
     }
 
-    /// Starts the dead worker with next-level index `index` again.
+    /// Starts a dead worker again: `index` counts all children as [`Worker::tree`] lists them, sub workers last.
+    ///
+    /// It has the callables as at `init`, maps shared buffers again when tasks name them, and has no device memory: what it
+    /// had is gone. A worker that did not come up is dead as before, and can be tried again.
     ///
     /// # Errors
     ///
-    /// Always [`Error::NotBuilt`]: close this worker and build a new one.
-    pub fn respawn(&self, _index: u32) -> Result<(), Error> {
-        let instead = "close this worker and build a new one";
-        Err(Error::NotBuilt {
-            what: "start a dead worker again",
-            instead,
-        })
+    /// [`Error::Start`] when it did not come up, [`Error::Alive`] when it is not dead, [`Error::State`] unless this worker
+    /// is ready.
+    pub fn respawn(&self, index: usize) -> Result<(), Error> {
+        let _lease = self.lease(&RESPAWN)?;
+        let started = self.started(RESPAWN.name())?;
+        let path = self
+            .tree()?
+            .children
+            .get(index)
+            .map(|child| child.path.clone());
+        let dead = self.dead();
+        let path = path.filter(|path| dead.iter().any(|died| &died.worker == path));
+        if path.is_none() {
+            return Err(Error::Alive {
+                index,
+                dead: dead.into_iter().map(|died| died.worker).collect(),
+            });
+        }
+        let spec = self.inner.spec.lock().clone();
+        let limit = spec.limits.start;
+        let start = start::Start {
+            engine: &started.engine,
+            plan: started.plan.clone(),
+            spec: &spec,
+            deadline: Instant::now() + limit,
+            limit,
+            cancelled: &|| false,
+        };
+        started.tree.lock().children[index] = start.respawn(index)?;
+        Ok(())
     }
 
     /// Runs an orchestration to its end: builds its graph, executes it, and returns what the orchestration returned.

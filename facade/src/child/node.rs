@@ -49,7 +49,8 @@ impl NodeWorker {
     }
 
     fn start(&self, left: Duration) -> Result<Started, Error> {
-        let plan = Plan::new(&self.path, &self.spec, Arc::clone(&self.registry));
+        let table = self.engine.core().table().clone();
+        let plan = Plan::new(&self.path, &self.spec, Arc::clone(&self.registry), table);
         // One start in a life: the parent sends one `Init`.
         let lifecycle::Start::Won(epoch) = self.life.start(None) else {
             return Err(StateError::new("start", &self.path, self.life.state()).into());
@@ -92,7 +93,7 @@ impl Executor for NodeWorker {
     fn init(&mut self, left: Duration) -> Result<TreeNode, RemoteError> {
         match self.start(left) {
             Ok(started) => {
-                let tree = started.tree.clone();
+                let tree = started.tree.lock().clone();
                 self.started = Some(started);
                 Ok(tree)
             }

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use hashbrown::HashMap;
+use provenance::{Table, WorkerRef};
 use smallvec::SmallVec;
 use taskgraph::{
     Effect, Failure, Limits, RunId, RunOutcome, RunStatus, Scheduler, TaskEnd, TaskId, TaskSpec,
@@ -142,6 +143,10 @@ pub(crate) struct Core {
     runs: HashMap<RunId, Arc<RunCell>>,
     /// Why tasks failed; kept while any run lives that may name them as its cause.
     failures: HashMap<TaskId, TaskFailure>,
+    /// Who owns which device pointer.
+    table: Table,
+    /// The present life of each worker, by line.
+    lives: Vec<u64>,
     /// Why workers are lost.
     losses: HashMap<WorkerId, (Name, TaskCause)>,
     /// The worker whose loss the graph is dealing with just now.
@@ -163,6 +168,8 @@ impl Core {
             tasks: Vec::new(),
             runs: HashMap::new(),
             failures: HashMap::new(),
+            table: Table::new(),
+            lives: Vec::new(),
             losses: HashMap::new(),
             losing: None,
             jobs: Vec::new(),
@@ -253,8 +260,40 @@ impl Core {
         self.note_failure(task, &path, cause);
     }
 
-    /// A worker's process is dead: what was on it fails with that cause.
+    /// Who owns which device pointer.
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// A worker begins a life. Its device memory is that of this life only.
+    pub(crate) fn begin_life(&mut self, line: usize) -> u64 {
+        let life = crate::incarnation::draw();
+        if self.lives.len() <= line {
+            self.lives.resize(line + 1, 0);
+        }
+        self.lives[line] = life;
+        life
+    }
+
+    /// The present life of the worker on a line.
+    pub(crate) fn life(&self, line: usize) -> WorkerRef {
+        WorkerRef {
+            id: line as u32,
+            incarnation: self.lives.get(line).copied().unwrap_or(0),
+        }
+    }
+
+    /// A lost worker is there again.
+    pub(crate) fn worker_back(&mut self, worker: WorkerId) {
+        self.losses.remove(&worker);
+        // An error says that it was never lost.
+        let _ = self.graph.worker_back(worker);
+        self.settle();
+    }
+
+    /// A worker's process is dead: what was on it fails with that cause, and its device memory is gone.
     pub(crate) fn worker_died(&mut self, worker: WorkerId, died: WorkerDied) {
+        self.table.worker_lost(self.life(worker.0 as usize));
         let path = Name::from(died.worker.as_str());
         self.lose(worker, path, TaskCause::WorkerDied(Box::new(died)));
     }

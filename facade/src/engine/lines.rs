@@ -149,6 +149,19 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
+    /// The line to a child. Children and lines are few, and looked up when somebody is about to sleep.
+    pub(super) fn index_of(&self, child: &procfork::Child) -> Option<usize> {
+        let pid = child.pid().raw().unsigned_abs();
+        self.all.iter().position(|line| line.pid == pid)
+    }
+
+    /// Puts a new line in the place of a dead one.
+    pub(crate) fn replace(&mut self, index: usize, line: Line) {
+        self.all[index] = line;
+        self.dead &= !(1 << index);
+        self.owing &= !(1 << index);
+    }
+
     pub(super) fn is_alive(&self, index: usize) -> bool {
         self.dead & (1 << index) == 0
     }
@@ -282,11 +295,11 @@ impl Lines {
         }
     }
 
-    /// Declares the worker of line `index` lost if its child is dead.
-    pub(super) fn bury_if_dead(&mut self, index: usize, child: &procfork::Child, core: &mut Core) {
-        if !self.is_alive(index) {
+    /// Declares a worker lost if its child is dead.
+    pub(super) fn bury_if_dead(&mut self, child: &procfork::Child, core: &mut Core) {
+        let Some(index) = self.index_of(child).filter(|&index| self.is_alive(index)) else {
             return;
-        }
+        };
         let dying = child.death_word().owner_died();
         let cause = if dying {
             child.wait(Instant::now() + CAUSE_PATIENCE).ok()

@@ -34,11 +34,11 @@ impl<'a> TreeProbe<'a> {
 
     fn living(&self) -> impl Iterator<Item = &'a procfork::Child> + use<'a> {
         let lines = self.lines;
-        self.children
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| lines.is_alive(*index))
-            .map(|(_, child)| child)
+        self.children.iter().filter(|child| {
+            lines
+                .index_of(child)
+                .is_some_and(|index| lines.is_alive(index))
+        })
     }
 
     fn is_dead(child: &procfork::Child, ask_kernel: bool) -> bool {

@@ -135,6 +135,50 @@ pub(crate) fn health_tells_what_an_idle_tree_has_lost() {
     assert_eq!(node.health(), Health::Closed);
 }
 
+pub(crate) fn a_dead_worker_comes_back_with_its_callables_and_buffers() {
+    let root = builder(1, 1)
+        .worker(builder(0, 1).name("below"))
+        .build()
+        .unwrap();
+    let increment = root.register_chip(&INCREMENT).unwrap();
+    let good = root.register_fn("good", nothing).unwrap();
+    let deep = good.clone();
+    let below = root
+        .register_orchestration("below", move |orch, _| {
+            orch.submit_sub(&deep, args()).map(drop)
+        })
+        .unwrap();
+    root.init().unwrap();
+    let x = root.buffer::<f32>(8).unwrap();
+    let memory = root.malloc::<f32>(0, 8).unwrap();
+    let all = |n: f32| {
+        root.run(|orch| {
+            orch.submit_next_level(&increment, args().inout(&x), on(0))?;
+            orch.submit_next_level(&below, args().input(&x), on(1))?;
+            orch.submit_sub(&good, args().input(&x))
+        })
+        .unwrap();
+        assert_eq!(x.to_vec().unwrap(), [n; 8]);
+    };
+    all(1.0);
+    assert!(matches!(root.respawn(0), Err(Error::Alive { .. })));
+    assert!(matches!(root.respawn(9), Err(Error::Alive { .. })));
+    for index in 0..3 {
+        let pid = root.tree().unwrap().children[index].pid;
+        kill(pid, Signal::SIGKILL);
+        wait_gone(&[pid]);
+        root.respawn(index).unwrap();
+        assert_eq!(root.health(), Health::Ready);
+        assert_ne!(root.tree().unwrap().children[index].pid, pid);
+        all(2.0 + index as f32);
+    }
+    // Its device memory went with the life that it belonged to, whatever address is alive now.
+    let again = root.malloc::<f32>(0, 8).unwrap();
+    assert!(root.copy_to(memory, &[0.0; 8]).is_err());
+    root.copy_to(again, &[0.0; 8]).unwrap();
+    root.close().unwrap();
+}
+
 /// Runs a tree in a process of its own, which can be killed: writes the pids of its tree to a file, then runs tasks
 /// without end.
 fn doomed_root(path: std::path::PathBuf, busy: bool) {

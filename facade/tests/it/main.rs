@@ -56,6 +56,7 @@ procfork::testing::tests! {
     death::a_task_for_a_dead_worker_is_refused_with_its_cause,
     death::a_chip_worker_killed_while_idle_is_found_by_the_next_run,
     death::health_tells_what_an_idle_tree_has_lost,
+    death::a_dead_worker_comes_back_with_its_callables_and_buffers,
     death::after_the_root_is_killed_every_process_is_gone,
     death::after_a_middle_worker_is_killed_its_subtree_is_gone_and_the_root_goes_on,
     death::a_stopped_worker_does_not_block_the_close,
