@@ -1,11 +1,13 @@
 //! The worker: registers callables, starts its tree, runs graphs, closes.
 
+mod life;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use device::ChipCallable;
-use lifecycle::{Journal, Lifecycle, Operation, Start, State};
+use lifecycle::{Journal, Lifecycle, Operation, State};
 use parking_lot::Mutex;
 
 use crate::args::Args;
@@ -18,18 +20,15 @@ use crate::control::panic_message;
 use crate::element::Element;
 use crate::engine::Engine;
 use crate::error::{
-    CallableError, CloseError, Error, Name, RunError, StartCause, StartError, StateError,
-    TaskCause, WorkerDied,
+    CallableError, CloseError, Error, Name, RunError, StartError, StateError, TaskCause, WorkerDied,
 };
 use crate::orchestrator::{Orchestrator, byte_size};
 use crate::remake::Maker;
 use crate::run_handle::RunHandle;
-use crate::start::{self, Started};
-use crate::tree::TreeNode;
+use crate::start::Started;
 use crate::tree_plan::Plan;
 
 static RUN: Operation = Operation::new("run");
-static RESPAWN: Operation = Operation::new("start a dead worker again");
 static CREATE_BUFFER: Operation = Operation::new("create a buffer");
 pub(crate) static MEMORY: Operation = Operation::new("device memory");
 
@@ -254,95 +253,6 @@ impl Worker {
         StateError::new(operation, &self.inner.path, state)
     }
 
-    /// Starts the whole tree: afterwards every worker of it is ready, or an error tells the first cause and its place,
-    /// and nothing is left of it.
-    ///
-    /// Called by several threads, one starts and all get the same outcome.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Start`]: a process could not be forked (for example because this one has other threads), a device could
-    /// not be opened, a worker died, the limit passed, or a close came meanwhile. [`Error::State`] after a close.
-    pub fn init(&self) -> Result<(), Error> {
-        let limit = self.inner.spec.lock().limits.start;
-        match self.inner.life.start(Some(Instant::now() + limit)) {
-            Start::Done(outcome) => outcome.map_err(|error| self.start_error(error, limit)),
-            Start::Won(epoch) => self.build(epoch, limit),
-        }
-    }
-
-    fn build(&self, epoch: lifecycle::Epoch<'_, Error>, limit: Duration) -> Result<(), Error> {
-        let deadline = Instant::now() + limit;
-        let token = epoch.cancel_token();
-        match self.build_tree(deadline, limit, &|| token.is_cancelled()) {
-            Ok(()) => epoch.commit().map_err(|cancelled| {
-                self.roll_back(
-                    cancelled.roll_back(&self.inner.journal, Some(self.cleanup_deadline())),
-                );
-                self.start_error(lifecycle::StartError::Cancelled, limit)
-            }),
-            Err(error) => {
-                self.roll_back(epoch.roll_back(&self.inner.journal, Some(self.cleanup_deadline())));
-                let ended = epoch.fail(error);
-                Err(self.start_error(ended, limit))
-            }
-        }
-    }
-
-    fn build_tree(
-        &self,
-        deadline: Instant,
-        limit: Duration,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<(), Error> {
-        let spec = self.inner.spec.lock().clone();
-        spec.check_not_empty()?;
-        let registry = Arc::new(self.inner.registry.lock().clone());
-        let engine = self.engine()?;
-        let table = engine.core().table().clone();
-        let plan = Plan::new(&self.inner.path, &spec, registry, table);
-        let start = start::Start {
-            engine: &engine,
-            plan,
-            spec: &spec,
-            deadline,
-            limit,
-            cancelled,
-        };
-        let started = start.run(&self.inner.journal)?;
-        // Only the winner of the start comes here, once.
-        let _ = self.inner.started.set(started);
-        Ok(())
-    }
-
-    fn roll_back(&self, outcome: Result<(), Vec<lifecycle::StepFailure<Error>>>) {
-        if let Err(left) = outcome {
-            tracing::error!(worker = %self.inner.path, ?left, "a failed start has left something for the close");
-        }
-    }
-
-    fn cleanup_deadline(&self) -> Instant {
-        Instant::now() + self.inner.close_limit
-    }
-
-    fn start_error(&self, error: lifecycle::StartError<Error>, limit: Duration) -> Error {
-        let cause = match error {
-            lifecycle::StartError::Failed { cause } => return cause,
-            lifecycle::StartError::Cancelled => StartCause::Cancelled,
-            lifecycle::StartError::Abandoned => StartCause::Abandoned,
-            lifecycle::StartError::Closed => return self.state_error("init", State::Closed).into(),
-            lifecycle::StartError::Reentrant => {
-                return self.state_error("init", State::Initializing).into();
-            }
-            _ => StartCause::Deadline { limit },
-        };
-        StartError {
-            worker: self.inner.path.to_string(),
-            cause,
-        }
-        .into()
-    }
-
     /// The engine, made when it is first needed: a buffer may come before `init`.
     pub(crate) fn engine(&self) -> Result<Arc<Engine>, Error> {
         if let Some(engine) = self.inner.engine.get() {
@@ -355,27 +265,6 @@ impl Worker {
             })
         })?;
         Ok(Arc::clone(self.inner.engine.get_or_init(|| made)))
-    }
-
-    /// What the started tree looks like, as every worker said of itself; workers that died meanwhile say how.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::State`] before `init` has succeeded.
-    pub fn tree(&self) -> Result<TreeNode, Error> {
-        let started = self.started("show the tree")?;
-        let engine = self.engine()?;
-        let mut tree = started.tree.lock().clone();
-        tree.state = format!("{:?}", self.state()).to_lowercase();
-        if let Some(mut lines) = engine.try_lines() {
-            engine.bury_dead(&engine.children.read(), &mut lines);
-            for (line, node) in lines.all.iter().zip(&mut tree.children) {
-                if let Some(died) = &line.died {
-                    node.state = died.cause.to_string();
-                }
-            }
-        }
-        Ok(tree)
     }
 
     pub(crate) fn started(&self, operation: &'static str) -> Result<&Started, StateError> {
@@ -426,81 +315,6 @@ impl Worker {
     /// As [`Worker::buffer`].
     pub fn create_buffer(&self, bytes: usize) -> Result<Buffer<u8>, Error> {
         self.buffer(bytes)
-    }
-
-    /// Whether the worker can be used, and who of its tree is dead.
-    ///
-    /// Asks the kernel for the end of every child, so an idle child's death is seen too.
-    #[must_use]
-    pub fn health(&self) -> Health {
-        match self.state() {
-            State::New => Health::New,
-            State::Initializing => Health::Starting,
-            State::Failed => Health::Failed,
-            State::Closed if self.inner.life.is_torn_down() => Health::Closed,
-            State::Closed => Health::Closing,
-            State::Ready => {
-                let dead = self.dead();
-                if dead.is_empty() {
-                    Health::Ready
-                } else {
-                    Health::Degraded { dead }
-                }
-            }
-        }
-    }
-
-    /// The children that have died, with how.
-    fn dead(&self) -> Vec<WorkerDied> {
-        let Some(started) = self.inner.started.get() else {
-            return Vec::new();
-        };
-        // Who drives just now looks for deaths by itself.
-        if let Some(mut lines) = started.engine.try_lines() {
-            started
-                .engine
-                .bury_dead(&started.engine.children.read(), &mut lines);
-        }
-        started.engine.core().dead()
-    }
-
-    /// Starts a dead worker again: `index` counts all children as [`Worker::tree`] lists them, sub workers last.
-    ///
-    /// It has the callables as at `init`, maps shared buffers again when tasks name them, and has no device memory: what it
-    /// had is gone. A worker that did not come up is dead as before, and can be tried again.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Start`] when it did not come up, [`Error::Alive`] when it is not dead, [`Error::State`] unless this worker
-    /// is ready.
-    pub fn respawn(&self, index: usize) -> Result<(), Error> {
-        let _lease = self.lease(&RESPAWN)?;
-        let started = self.started(RESPAWN.name())?;
-        let path = self
-            .tree()?
-            .children
-            .get(index)
-            .map(|child| child.path.clone());
-        let dead = self.dead();
-        let path = path.filter(|path| dead.iter().any(|died| &died.worker == path));
-        if path.is_none() {
-            return Err(Error::Alive {
-                index,
-                dead: dead.into_iter().map(|died| died.worker).collect(),
-            });
-        }
-        let spec = self.inner.spec.lock().clone();
-        let limit = spec.limits.start;
-        let start = start::Start {
-            engine: &started.engine,
-            plan: started.plan.clone(),
-            spec: &spec,
-            deadline: Instant::now() + limit,
-            limit,
-            cancelled: &|| false,
-        };
-        started.tree.lock().children[index] = start.respawn(index)?;
-        Ok(())
     }
 
     /// Runs an orchestration to its end: builds its graph, executes it, and returns what the orchestration returned.

@@ -1,0 +1,201 @@
+//! The life of a worker's tree: started whole or not at all, looked at, mended.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lifecycle::{Operation, Start, State};
+
+use super::{Health, Worker};
+use crate::error::{Error, StartCause, StartError, WorkerDied};
+use crate::start;
+use crate::tree::TreeNode;
+use crate::tree_plan::Plan;
+
+static RESPAWN: Operation = Operation::new("start a dead worker again");
+
+impl Worker {
+    /// Starts the whole tree: afterwards every worker of it is ready, or an error tells the first cause and its place,
+    /// and nothing is left of it.
+    ///
+    /// Called by several threads, one starts and all get the same outcome.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Start`]: a process could not be forked (for example because this one has other threads), a device could
+    /// not be opened, a worker died, the limit passed, or a close came meanwhile. [`Error::State`] after a close.
+    pub fn init(&self) -> Result<(), Error> {
+        let limit = self.inner.spec.lock().limits.start;
+        match self.inner.life.start(Some(Instant::now() + limit)) {
+            Start::Done(outcome) => outcome.map_err(|error| self.start_error(error, limit)),
+            Start::Won(epoch) => self.build(epoch, limit),
+        }
+    }
+
+    fn build(&self, epoch: lifecycle::Epoch<'_, Error>, limit: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + limit;
+        let token = epoch.cancel_token();
+        match self.build_tree(deadline, limit, &|| token.is_cancelled()) {
+            Ok(()) => epoch.commit().map_err(|cancelled| {
+                self.roll_back(
+                    cancelled.roll_back(&self.inner.journal, Some(self.cleanup_deadline())),
+                );
+                self.start_error(lifecycle::StartError::Cancelled, limit)
+            }),
+            Err(error) => {
+                self.roll_back(epoch.roll_back(&self.inner.journal, Some(self.cleanup_deadline())));
+                let ended = epoch.fail(error);
+                Err(self.start_error(ended, limit))
+            }
+        }
+    }
+
+    fn build_tree(
+        &self,
+        deadline: Instant,
+        limit: Duration,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(), Error> {
+        let spec = self.inner.spec.lock().clone();
+        spec.check_not_empty()?;
+        let registry = Arc::new(self.inner.registry.lock().clone());
+        let engine = self.engine()?;
+        let table = engine.core().table().clone();
+        let plan = Plan::new(&self.inner.path, &spec, registry, table);
+        let start = start::Start {
+            engine: &engine,
+            plan,
+            spec: &spec,
+            deadline,
+            limit,
+            cancelled,
+        };
+        let started = start.run(&self.inner.journal)?;
+        // Only the winner of the start comes here, once.
+        let _ = self.inner.started.set(started);
+        Ok(())
+    }
+
+    fn roll_back(&self, outcome: Result<(), Vec<lifecycle::StepFailure<Error>>>) {
+        if let Err(left) = outcome {
+            tracing::error!(worker = %self.inner.path, ?left, "a failed start has left something for the close");
+        }
+    }
+
+    fn cleanup_deadline(&self) -> Instant {
+        Instant::now() + self.inner.close_limit
+    }
+
+    fn start_error(&self, error: lifecycle::StartError<Error>, limit: Duration) -> Error {
+        let cause = match error {
+            lifecycle::StartError::Failed { cause } => return cause,
+            lifecycle::StartError::Cancelled => StartCause::Cancelled,
+            lifecycle::StartError::Abandoned => StartCause::Abandoned,
+            lifecycle::StartError::Closed => return self.state_error("init", State::Closed).into(),
+            lifecycle::StartError::Reentrant => {
+                return self.state_error("init", State::Initializing).into();
+            }
+            _ => StartCause::Deadline { limit },
+        };
+        StartError {
+            worker: self.inner.path.to_string(),
+            cause,
+        }
+        .into()
+    }
+
+    /// What the started tree looks like, as every worker said of itself; workers that died meanwhile say how.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::State`] before `init` has succeeded.
+    pub fn tree(&self) -> Result<TreeNode, Error> {
+        let started = self.started("show the tree")?;
+        let engine = self.engine()?;
+        let mut tree = started.tree.lock().clone();
+        tree.state = format!("{:?}", self.state()).to_lowercase();
+        if let Some(mut lines) = engine.try_lines() {
+            engine.bury_dead(&engine.children.read(), &mut lines);
+            for (line, node) in lines.all.iter().zip(&mut tree.children) {
+                if let Some(died) = &line.died {
+                    node.state = died.cause.to_string();
+                }
+            }
+        }
+        Ok(tree)
+    }
+
+    /// Whether the worker can be used, and who of its tree is dead.
+    ///
+    /// Asks the kernel for the end of every child, so an idle child's death is seen too.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        match self.state() {
+            State::New => Health::New,
+            State::Initializing => Health::Starting,
+            State::Failed => Health::Failed,
+            State::Closed if self.inner.life.is_torn_down() => Health::Closed,
+            State::Closed => Health::Closing,
+            State::Ready => {
+                let dead = self.dead();
+                if dead.is_empty() {
+                    Health::Ready
+                } else {
+                    Health::Degraded { dead }
+                }
+            }
+        }
+    }
+
+    /// The children that have died, with how.
+    fn dead(&self) -> Vec<WorkerDied> {
+        let Some(started) = self.inner.started.get() else {
+            return Vec::new();
+        };
+        // Who drives just now looks for deaths by itself.
+        if let Some(mut lines) = started.engine.try_lines() {
+            started
+                .engine
+                .bury_dead(&started.engine.children.read(), &mut lines);
+        }
+        started.engine.core().dead()
+    }
+
+    /// Starts a dead worker again: `index` counts all children as [`Worker::tree`] lists them, sub workers last.
+    ///
+    /// It has the callables as at `init`, maps shared buffers again when tasks name them, and has no device memory: what it
+    /// had is gone. A worker that did not come up is dead as before, and can be tried again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Start`] when it did not come up, [`Error::Alive`] when it is not dead, [`Error::State`] unless this worker
+    /// is ready.
+    pub fn respawn(&self, index: usize) -> Result<(), Error> {
+        let _lease = self.lease(&RESPAWN)?;
+        let started = self.started(RESPAWN.name())?;
+        let path = self
+            .tree()?
+            .children
+            .get(index)
+            .map(|child| child.path.clone());
+        let dead = self.dead();
+        let path = path.filter(|path| dead.iter().any(|died| &died.worker == path));
+        if path.is_none() {
+            return Err(Error::Alive {
+                index,
+                dead: dead.into_iter().map(|died| died.worker).collect(),
+            });
+        }
+        let spec = self.inner.spec.lock().clone();
+        let limit = spec.limits.start;
+        let start = start::Start {
+            engine: &started.engine,
+            plan: started.plan.clone(),
+            spec: &spec,
+            deadline: Instant::now() + limit,
+            limit,
+            cancelled: &|| false,
+        };
+        started.tree.lock().children[index] = start.respawn(index)?;
+        Ok(())
+    }
+}
