@@ -1,3 +1,5 @@
+//! Handles: arithmetic, encoding, and how they are shown.
+
 use super::*;
 
 fn some() -> DevicePtr {

@@ -1,3 +1,5 @@
+//! The slots of the table: how they grow, and that they stay where they are.
+
 use super::*;
 
 #[test]

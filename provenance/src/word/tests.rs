@@ -1,3 +1,5 @@
+//! The word of an entry: every transition, and generations that are never used twice.
+
 use super::*;
 
 #[test]
