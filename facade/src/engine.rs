@@ -5,7 +5,8 @@
 //! There is no thread between a waiting user and a working child. Whoever waits takes the *lines* (the parent's ends of
 //! all mailboxes) and drives: polls them, tells the graph what ended, sends what became ready, and sleeps on the one
 //! doorbell of this worker when there is nothing to do. Others who wait meanwhile sleep until their own goal is reached
-//! or the drive is free. A background driver takes the lines only while runs are unfinished and nobody waits.
+//! or the drive is free. A background driver takes the lines only while detached runs
+//! (submitted, not `run`) are unfinished and nobody waits.
 //!
 //! ```text
 //!  lock        guards                                   held by
@@ -51,7 +52,7 @@ use taskgraph::{BufferId, BufferKind};
 use crate::buffer::{BufferCore, Home};
 use crate::error::{BufferError, Error, Name, StartCause};
 
-pub(crate) use self::core::{Core, Hold, Job, JobOutcome, NewTask};
+pub(crate) use self::core::{Core, Hold, Job, JobOutcome, NewTask, Waiting};
 pub(crate) use self::lines::{Line, LineKind, Lines};
 pub(crate) use self::probe::ParentProbe;
 use self::probe::TreeProbe;
@@ -74,8 +75,8 @@ pub(crate) struct Engine {
     wanted: AtomicU32,
     /// Threads that want the lines from whoever drives, to change them.
     claims: AtomicU32,
-    /// Runs that are not over, for the background driver to see without core.
-    unfinished: Arc<AtomicU32>,
+    /// Unfinished runs that nobody may be waiting for, for the background driver to see without core.
+    detached: Arc<AtomicU32>,
     background_thread: Mutex<Option<JoinHandle<()>>>,
     stopping: AtomicBool,
     /// Buffers that are gone here and must go below. A lock of its own, never held with another: a buffer can go at any
@@ -92,14 +93,14 @@ impl Engine {
     pub(crate) fn new(path: &str, watch: Option<ParentWatch>) -> Result<Arc<Self>, StartCause> {
         let doorbell = Doorbell::create().map_err(StartCause::system)?;
         let children = RwLock::new(Children::new().map_err(StartCause::system)?);
-        let unfinished = Arc::new(AtomicU32::new(0));
+        let detached = Arc::new(AtomicU32::new(0));
         Ok(Arc::new_cyclic(|me| Self {
             path: Name::from(path),
             incarnation: crate::incarnation::draw(),
             doorbell,
             lines: Mutex::default(),
-            core: Mutex::new(Core::new(Name::from(path), Arc::clone(&unfinished))),
-            unfinished,
+            core: Mutex::new(Core::new(Name::from(path), Arc::clone(&detached))),
+            detached,
             background_thread: Mutex::default(),
             stopping: AtomicBool::new(false),
             wake: Condvar::new(),
@@ -214,11 +215,6 @@ impl Engine {
         }
     }
 
-    /// Says that the calling thread submits and is going to wait: the background driver need not wake for it.
-    pub(crate) fn will_wait(&self) -> impl Drop + '_ {
-        Wanted::new(self)
-    }
-
     /// Sleeps until there may be a reason to look again; `Some` when the wait is over.
     fn sleep(&self, deadline: Option<Instant>, done: &dyn Fn() -> bool) -> Option<bool> {
         let mut core = self.core.lock();
@@ -277,8 +273,7 @@ impl Engine {
             return true;
         }
         let waited = {
-            let children = self.children.read();
-            let probe = TreeProbe::new(&children, lines, self.watch.as_ref());
+            let probe = TreeProbe::new(children, lines, self.watch.as_ref());
             self.doorbell
                 .wait(waiter, &probe, Activity::InFlight, deadline, news)
         };
@@ -339,7 +334,7 @@ impl Engine {
     fn hand_over(&self, core: &Core) {
         if core.sleepers > 0 {
             self.wake.notify_one();
-        } else if core.has_unfinished_runs() && self.wanted.load(Ordering::Acquire) == 0 {
+        } else if core.has_detached_runs() && self.wanted.load(Ordering::Acquire) == 0 {
             self.background.notify_one();
         }
     }
@@ -374,23 +369,23 @@ impl Engine {
         }
     }
 
-    /// Drives while runs are unfinished and nobody waits; sleeps otherwise.
+    /// Drives while detached runs are unfinished and nobody waits; sleeps otherwise.
     fn drive_in_background(&self) {
         let stopping = || self.stopping.load(Ordering::Acquire);
         let wanted = || self.wanted.load(Ordering::Acquire) > 0;
         while !stopping() {
             let lines = {
                 let mut core = self.core.lock();
-                let useful = core.has_unfinished_runs() && !wanted() && !self.is_claimed();
+                let useful = core.has_detached_runs() && !wanted() && !self.is_claimed();
                 let lines = if useful { self.lines.try_lock() } else { None };
                 if lines.is_none() && !stopping() {
-                    // Notified by a driver that leaves with runs unfinished, and by the stop.
+                    // Notified by a driver that leaves with detached runs unfinished, and by the stop.
                     self.background.wait(&mut core);
                 }
                 lines
             };
             if let Some(mut lines) = lines {
-                let idle = || self.unfinished.load(Ordering::Relaxed) == 0;
+                let idle = || self.detached.load(Ordering::Relaxed) == 0;
                 let leave = || stopping() || wanted() || idle() || self.is_claimed();
                 self.drive(&mut lines, None, &leave);
                 drop(lines);

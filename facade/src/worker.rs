@@ -18,7 +18,7 @@ use crate::callable::{
 use crate::config::{Level, NodeSpec, WorkerBuilder};
 use crate::control::panic_message;
 use crate::element::Element;
-use crate::engine::Engine;
+use crate::engine::{Engine, Waiting};
 use crate::error::{
     CallableError, CloseError, Error, Name, RunError, StartError, StateError, TaskCause, WorkerDied,
 };
@@ -319,6 +319,9 @@ impl Worker {
 
     /// Runs an orchestration to its end: builds its graph, executes it, and returns what the orchestration returned.
     ///
+    /// Tasks start while others are still submitted. Between submits the run is not advanced by anybody but other waiters,
+    /// so an orchestration that blocks delays what depends on ended tasks; it names data and waits for nothing.
+    ///
     /// # Errors
     ///
     /// What the orchestration returned as an error, or [`Error::Run`] with the first root cause of its tasks; a panic of
@@ -346,7 +349,7 @@ impl Worker {
         let lease = lease.map_err(|refused| self.state_error(RUN.name(), refused.state))?;
         let started = self.started(RUN.name())?;
         started.engine.ensure_background()?;
-        let (run, cell) = started.engine.core().begin_run();
+        let (run, cell) = started.engine.core().begin_run(Waiting::Detached);
         cell.keep(lease);
         let handle = RunHandle::new(Arc::clone(&started.engine), cell);
         let mut orchestrator = Orchestrator::new(&started.engine, &started.plan, run);
@@ -410,8 +413,7 @@ pub(crate) fn run_on<R>(
     plan: &Plan,
     orchestration: impl FnOnce(&mut Orchestrator<'_>) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    let _will_wait = engine.will_wait();
-    let (run, cell) = engine.core().begin_run();
+    let (run, cell) = engine.core().begin_run(Waiting::Attended);
     let mut orchestrator = Orchestrator::new(engine, plan, run);
     let built = build(engine, run, || orchestration(&mut orchestrator));
     engine.wait_until(None, &|| cell.is_done());

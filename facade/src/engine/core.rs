@@ -28,6 +28,15 @@ pub(crate) struct NewTask<'a> {
     pub(crate) holds: Holds,
 }
 
+/// Who is going to wait for a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// The thread that submits it.
+    Attended,
+    /// Perhaps nobody.
+    Detached,
+}
+
 /// What a task keeps from being released until it has ended.
 pub(crate) type Holds = SmallVec<[Hold; 3]>;
 
@@ -136,11 +145,11 @@ impl Job {
 pub(crate) struct Core {
     pub(crate) graph: Scheduler,
     path: Name,
-    /// The number of `runs`, for who does not hold core.
-    unfinished: Arc<AtomicU32>,
+    /// Unfinished runs that nobody may be waiting for, also for who does not hold core.
+    detached: Arc<AtomicU32>,
     /// Records of live tasks, by slot of the graph.
     tasks: Vec<Option<TaskRecord>>,
-    runs: HashMap<RunId, Arc<RunCell>>,
+    runs: HashMap<RunId, (Arc<RunCell>, Waiting)>,
     /// Why tasks failed; kept while any run lives that may name them as its cause.
     failures: HashMap<TaskId, TaskFailure>,
     /// Who owns which device pointer.
@@ -160,11 +169,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(path: Name, unfinished: Arc<AtomicU32>) -> Self {
+    pub(crate) fn new(path: Name, detached: Arc<AtomicU32>) -> Self {
         Self {
             graph: Scheduler::new(Limits::default()),
             path,
-            unfinished,
+            detached,
             tasks: Vec::new(),
             runs: HashMap::new(),
             failures: HashMap::new(),
@@ -178,12 +187,22 @@ impl Core {
         }
     }
 
-    pub(crate) fn begin_run(&mut self) -> (RunId, Arc<RunCell>) {
+    /// Begins a run. An attended one is waited for by the thread that submits it, which drives; a detached one is
+    /// advanced by the background driver too.
+    pub(crate) fn begin_run(&mut self, waiting: Waiting) -> (RunId, Arc<RunCell>) {
         let run = self.graph.begin_run();
         let cell = Arc::new(RunCell::default());
-        self.runs.insert(run, Arc::clone(&cell));
-        self.note_unfinished();
+        self.runs.insert(run, (Arc::clone(&cell), waiting));
+        self.count_detached(waiting, 1);
         (run, cell)
+    }
+
+    fn count_detached(&self, waiting: Waiting, change: i32) {
+        if waiting == Waiting::Detached {
+            // Relaxed: changed under core only; who acts on it without core is told of changes otherwise.
+            self.detached
+                .fetch_add(change.cast_unsigned(), Ordering::Relaxed);
+        }
     }
 
     /// Submits a task. On an error nothing has changed, and what the task held is given back.
@@ -226,8 +245,8 @@ impl Core {
         self.settle();
     }
 
-    pub(crate) fn has_unfinished_runs(&self) -> bool {
-        !self.runs.is_empty()
+    pub(crate) fn has_detached_runs(&self) -> bool {
+        self.detached.load(Ordering::Relaxed) > 0
     }
 
     /// The record of a live task.
@@ -368,22 +387,18 @@ impl Core {
 
     fn run_finished(&mut self, run: RunId) {
         let status = self.graph.run_status(run);
-        if let (Some(cell), Some(RunStatus::Done(outcome))) = (self.runs.remove(&run), status) {
-            cell.finish(self.run_result(&outcome));
+        if let Some((cell, waiting)) = self.runs.remove(&run) {
+            self.count_detached(waiting, -1);
+            if let Some(RunStatus::Done(outcome)) = status {
+                cell.finish(self.run_result(&outcome));
+            }
         }
-        self.note_unfinished();
         // The run is known, since it has just been reported.
         let _ = self.graph.release_run(run);
         if self.runs.is_empty() {
             self.failures.clear();
         }
         self.progress = true;
-    }
-
-    fn note_unfinished(&self) {
-        // Relaxed: a hint; who acts on it takes core or is told otherwise.
-        self.unfinished
-            .store(self.runs.len() as u32, Ordering::Relaxed);
     }
 
     fn run_result(&self, outcome: &RunOutcome) -> Result<(), RunError> {
