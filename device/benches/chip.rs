@@ -1,7 +1,9 @@
-//! What a simulated chip costs: a small run whole, opening, and empty core tasks through its scheduler.
+//! What a simulated chip costs: a small run whole, opening, and empty core tasks through its
+//! scheduler.
 //!
-//! `cargo bench -p device --bench chip` prints a table; with `-- --json` an array of objects with `name`, `value` (the
-//! median), `unit`, `min` and `runs`. Times are in nanoseconds unless the name ends in its unit.
+//! `cargo bench -p device --bench chip` prints a table; with `-- --json` an array of objects with
+//! `name`, `value` (the median), `unit`, `min` and `runs`. Times are in nanoseconds unless the name
+//! ends in its unit.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
@@ -122,7 +124,8 @@ static FOUR_TASKS: ChipCallable = ChipCallable {
     kernels: &[Kernel::vector("add", add)],
 };
 
-/// Two independent additions into intermediate memory, one that needs both, and one that needs that.
+/// Two independent additions into intermediate memory, one that needs both, and one that needs
+/// that.
 fn four_tasks(orch: &mut ChipOrchestrator<'_>, args: &ChipArgs) -> Result<(), OrchestrationError> {
     let (a, b, c) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
     let (d, e) = (orch.alloc_like(a)?, orch.alloc_like(a)?);
@@ -206,14 +209,14 @@ fn nothing(_: &mut KernelContext<'_>) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Millions of empty core tasks per second, submit and execution together.
+/// Nanoseconds per empty core task, submit and execution together.
 fn tasks(name: &'static str, pattern: Pattern) -> Measure {
     let mut chip = open();
     let slot = chip.register(&MANY_TASKS).expect("a good callable");
     let args = tensors(&mut *chip, LANES, 16).with_scalar(pattern == Pattern::Chain);
-    Measure::take(name, "million/s", 20, || {
+    Measure::take(name, "ns", 20, || {
         let start = Instant::now();
         device::run(&mut *chip, slot, args.clone()).expect("the run succeeds");
-        TASKS as f64 / microseconds_since(start)
+        1e3 * microseconds_since(start) / TASKS as f64
     })
 }

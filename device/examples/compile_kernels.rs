@@ -1,7 +1,8 @@
-//! Compiles kernels from C++ sources for a platform, without touching a device, and runs them if it is simulated.
+//! Compiles kernels from C++ sources for a platform, without touching a device, and runs them if it
+//! is simulated.
 //!
-//! `cargo run -p device --example compile_kernels -- --platform sim|a5sim|a2a3|a5`. A compiler that is missing is named,
-//! and the exit code is 1 then.
+//! `cargo run -p device --example compile_kernels -- --platform sim|a5sim|a2a3|a5`. A compiler that
+//! is missing is named, and the exit code is 1 then.
 
 #![expect(clippy::print_stdout, reason = "an example shows its result")]
 

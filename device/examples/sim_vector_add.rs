@@ -1,4 +1,5 @@
-//! Adds two vectors on a simulated chip, in four tiles that run as tasks of their own, and checks the sum.
+//! Adds two vectors on a simulated chip, in four tiles that run as tasks of their own, and checks
+//! the sum.
 
 #![expect(clippy::print_stdout, reason = "an example shows its result")]
 

@@ -48,7 +48,7 @@ typedef struct device_task {
     uint32_t n_scalars;
     uint32_t n_blocks;
     uint32_t block; /* this block, on the simulator; device_block() works everywhere */
-    uint32_t reserved;
+    uint32_t lane; /* this core of the block, on the simulator: 0 AIC, 1 and 2 AIV; device_lane() */
 } device_task;
 
 /* Codes of `dtype`. */
@@ -79,6 +79,8 @@ DEVICE_FN uint32_t device_block(const device_task DEVICE_GM *task) {
 DEVICE_EXTERN_C DEVICE_EXPORT __attribute__((weak)) uint32_t device_kernel_abi(void);
 DEVICE_EXTERN_C __attribute__((weak)) uint32_t device_kernel_abi(void) { return DEVICE_KERNEL_ABI; }
 DEVICE_FN uint32_t device_block(const device_task *task) { return task->block; }
+/* A MIX kernel is called once for each of its cores, on the simulator one after the other. */
+DEVICE_FN uint32_t device_lane(const device_task *task) { return task->lane; }
 #endif
 
 /* The i-th tensor, in the order of the task's arguments. */

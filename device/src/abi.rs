@@ -1,14 +1,17 @@
-//! The block of memory that a compiled kernel is given, as `include/device_kernel.h` describes it to C.
+//! The block of memory that a compiled kernel is given, as `include/device_kernel.h` describes it
+//! to C.
 //!
 //! ```text
 //!   TaskHeader | TensorRecord x n_tensors | u64 x n_scalars
 //! ```
 //!
-//! It holds no pointer into itself, so it can be copied to a chip as it is. Sizes and offsets are asserted here and,
-//! from the other side, by a kernel in the tests.
+//! It holds no pointer into itself, so it can be copied to a chip as it is. Sizes and offsets are
+//! asserted here and, from the other side, by a kernel in the tests.
 
 use bytemuck::{Pod, Zeroable};
 use taskgraph::{RANK_MAX, Scalar, Tensor};
+
+use crate::kernel::Lane;
 
 /// Version of the layout and of the calling convention; rises with each change of the header.
 pub(crate) const KERNEL_ABI: u32 = 1;
@@ -22,7 +25,7 @@ struct TaskHeader {
     n_scalars: u32,
     n_blocks: u32,
     block: u32,
-    reserved: u32,
+    lane: u32,
 }
 
 /// `device_tensor` in C.
@@ -69,7 +72,7 @@ impl TaskBlock {
             n_scalars: scalars.len() as u32,
             n_blocks,
             block: 0,
-            reserved: 0,
+            lane: 0,
         };
         self.words.clear();
         self.words
@@ -82,10 +85,11 @@ impl TaskBlock {
             .extend(scalars.iter().map(|scalar| scalar.bits()));
     }
 
-    /// Sets which block is executed next.
-    pub(crate) fn set_block(&mut self, block: u32) {
+    /// Sets which block is executed next, and by which core of it.
+    pub(crate) fn set_place(&mut self, block: u32, lane: Lane) {
         let header: &mut [TaskHeader] = bytemuck::cast_slice_mut(&mut self.words[..HEADER_WORDS]);
         header[0].block = block;
+        header[0].lane = lane as u32;
     }
 
     pub(crate) fn words(&self) -> &[u64] {

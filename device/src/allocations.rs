@@ -1,12 +1,12 @@
-//! The live allocations of one chip: which ranges of addresses may be touched, and which addresses may be freed.
+//! The live allocations of one chip: which ranges of addresses may be touched, and which addresses
+//! may be freed.
 //!
-//! Both backends ask here before each native call, so that a wrong address is refused the same way on a simulated chip
-//! and on a real one.
+//! Both backends ask here before each native call, so that a wrong address is refused the same way
+//! on a simulated chip and on a real one.
 
 use std::collections::BTreeMap;
 
-use smallvec::SmallVec;
-use taskgraph::{BufferId, BufferKind, Tag, Tensor};
+use taskgraph::{Access, BACKING_BYTES_MAX, BufferId, BufferKind, DType, Tag, Tensor, View};
 
 use crate::args::{CoreArgs, DeviceTensor};
 use crate::chip::DeviceAddress;
@@ -19,15 +19,16 @@ pub(crate) struct Allocation {
     pub(crate) bytes: u64,
 }
 
-/// A tensor argument of a task that was found in live memory.
+/// A tensor argument that was found in live memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resolved {
     /// Address of the first byte of its footprint.
     pub(crate) first: DeviceAddress,
-    /// It, as a view of the allocation that holds it: what may alias has one buffer identity, whatever the caller
-    /// called it.
-    pub(crate) view: Tensor,
-    pub(crate) tag: Tag,
+    /// One past the last byte of the allocation that holds it.
+    pub(crate) end: DeviceAddress,
+    /// What is done to which bytes of which allocation: what may alias has one buffer identity,
+    /// whatever the caller called it.
+    pub(crate) access: Access,
 }
 
 /// Base to size of every live allocation of a chip.
@@ -50,8 +51,8 @@ impl Allocations {
         self.live.insert(base, bytes);
     }
 
-    /// Forgets the allocation that starts at `address`; its size. To be called before the native free, so that a free
-    /// that fails is a leak and not a live pointer.
+    /// Forgets the allocation that starts at `address`; its size. To be called before the native
+    /// free, so that a free that fails is a leak and not a live pointer.
     pub(crate) fn revoke(&mut self, address: DeviceAddress) -> Result<u64, DeviceError> {
         let problem = match self.at(address) {
             Some(Allocation { base, bytes }) if base == address.0 => {
@@ -91,36 +92,45 @@ impl Allocations {
     }
 
     /// Finds a tensor in live memory.
-    pub(crate) fn tensor(
-        &self,
-        tensor: &DeviceTensor,
-        tag: Tag,
-    ) -> Result<Resolved, OrchestrationError> {
-        let (first, bytes) = tensor.footprint()?;
-        let allocation = self.resolve("use a tensor of", first, bytes)?;
+    pub(crate) fn find(&self, tensor: &DeviceTensor, tag: Tag) -> Result<Resolved, DeviceError> {
+        let view = tensor.view.view();
+        let first = tensor.first_address(&view)?;
+        let allocation = self.resolve("use a tensor of", first, view.hi() - view.lo())?;
         let buffer = BufferId::new(0, allocation.base, 0, BufferKind::Device);
-        let (view, offset) = (&tensor.view, first.0 - allocation.base);
-        let (dtype, shape, strides) = (view.dtype(), view.shape(), view.strides());
-        let view = Tensor::strided(buffer, dtype, offset, shape, strides, allocation.bytes)?;
-        Ok(Resolved { first, view, tag })
+        let view = if tensor.address.0 == allocation.base {
+            view
+        } else {
+            // The tensor counts from another place than the allocation: the same bytes, counted
+            // from its base.
+            moved(&tensor.view, first.0 - allocation.base)
+        };
+        let end = DeviceAddress(allocation.base + allocation.bytes);
+        Ok(Resolved {
+            first,
+            end,
+            access: Access { buffer, view, tag },
+        })
     }
 
     /// Finds all tensors of a task in live memory; no two of them may write a common byte.
-    pub(crate) fn tensors(
+    pub(crate) fn find_all(
         &self,
         kernel: &'static str,
-        args: &CoreArgs,
-    ) -> Result<SmallVec<[Resolved; 4]>, OrchestrationError> {
-        let mut all: SmallVec<[Resolved; 4]> = SmallVec::new();
+        args: &CoreArgs<'_>,
+        found: &mut Vec<Resolved>,
+    ) -> Result<(), OrchestrationError> {
+        found.clear();
         for (idx, (tensor, tag)) in args.tensors.iter().enumerate() {
-            let tensor = self.tensor(tensor, *tag)?;
-            if let Some(other) = all.iter().position(|other| both_write(other, &tensor)) {
+            let tensor = self.find(tensor, *tag)?;
+            if tag.writes()
+                && let Some(other) = found.iter().position(|other| both_write(other, &tensor))
+            {
                 let problem = format!("its tensors {other} and {idx} write overlapping bytes");
                 return Err(OrchestrationError::Task { kernel, problem });
             }
-            all.push(tensor);
+            found.push(tensor);
         }
-        Ok(all)
+        Ok(())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -155,8 +165,43 @@ impl Allocations {
     }
 }
 
+/// The view of the same bytes from `byte_offset` on.
+fn moved(tensor: &Tensor, byte_offset: u64) -> View {
+    let (buffer, dtype) = (tensor.buffer(), tensor.dtype());
+    let (shape, strides) = (tensor.shape(), tensor.strides());
+    let moved = Tensor::strided(
+        buffer,
+        dtype,
+        byte_offset,
+        shape,
+        strides,
+        BACKING_BYTES_MAX,
+    );
+    moved.map_or_else(
+        // Not aligned within the allocation: every byte from first to last, which costs an edge at
+        // most.
+        |_| bytes(buffer, byte_offset, tensor.footprint()),
+        |moved| moved.view(),
+    )
+}
+
+/// All bytes of a range, moved to `byte_offset`.
+fn bytes(buffer: BufferId, byte_offset: u64, range: std::ops::Range<u64>) -> View {
+    let len = range.end - range.start;
+    Tensor::strided(
+        buffer,
+        DType::U8,
+        byte_offset,
+        &[len],
+        &[1],
+        BACKING_BYTES_MAX,
+    )
+    .expect("a range of bytes inside an allocation is a tensor")
+    .view()
+}
+
 /// Whether two arguments of one task write a common byte, in no order.
 fn both_write(a: &Resolved, b: &Resolved) -> bool {
-    let write = a.tag.writes() && b.tag.writes() && a.view.buffer() == b.view.buffer();
-    write && a.view.view().overlaps(&b.view.view())
+    let (a, b) = (&a.access, &b.access);
+    a.tag.writes() && b.tag.writes() && a.buffer == b.buffer && a.view.overlaps(&b.view)
 }

@@ -1,19 +1,23 @@
-//! Arguments: tensors in the memory of one chip, and scalars; for a run ([`ChipArgs`]) and for one of its core tasks
-//! ([`CoreArgs`]).
+//! Arguments: tensors in the memory of one chip, and scalars; for a run ([`ChipArgs`]) and for one
+//! of its core tasks ([`CoreArgs`]).
 
 use std::ops::Range;
 
 use smallvec::SmallVec;
-use taskgraph::{BACKING_BYTES_MAX, BufferId, BufferKind, DType, Scalar, Tag, TaskId, Tensor};
+use taskgraph::{
+    BACKING_BYTES_MAX, BufferId, BufferKind, DType, Scalar, Tag, TaskId, Tensor, View,
+};
 
 use crate::chip::DeviceAddress;
 use crate::error::{DeviceError, OrchestrationError};
 use crate::orchestrator::CoreTaskId;
+use crate::predicate::{Condition, Predicate};
 
-/// A tensor in the memory of a chip: a view, and the device address of the first byte of the buffer it views.
+/// A tensor in the memory of a chip: a view, and the device address of the first byte of the buffer
+/// it views.
 ///
-/// The view's first element lies at `address + view.byte_offset()`; slices of a tensor keep the address and change the
-/// view.
+/// The view's first element lies at `address + view.byte_offset()`; slices of a tensor keep the
+/// address and change the view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceTensor {
     /// Device address of byte 0 of the buffer.
@@ -29,7 +33,8 @@ impl DeviceTensor {
         Self { address, view }
     }
 
-    /// The row-major tensor of this shape that begins at `address`, backed by as many bytes as it needs.
+    /// The row-major tensor of this shape that begins at `address`, backed by as many bytes as it
+    /// needs.
     ///
     /// # Errors
     /// [`OrchestrationError::Tensor`] for a shape that is no tensor.
@@ -63,17 +68,11 @@ impl DeviceTensor {
         self.slice(0, rows)?.slice(1, columns)
     }
 
-    /// The first address it touches and how many bytes there are up to the last one.
-    pub(crate) fn footprint(&self) -> Result<(DeviceAddress, u64), DeviceError> {
-        let bytes = self.view.footprint();
-        let (address, len) = (self.address, bytes.end - bytes.start);
-        let start = address.0.checked_add(bytes.start).map(DeviceAddress);
-        start
-            .map(|start| (start, len))
-            .ok_or(DeviceError::AddressOverflow {
-                address,
-                bytes: bytes.end,
-            })
+    /// The first address that `view`, which is the view of this tensor, touches.
+    pub(crate) fn first_address(&self, view: &View) -> Result<DeviceAddress, DeviceError> {
+        let first = self.address.0.checked_add(view.lo()).map(DeviceAddress);
+        let (address, bytes) = (self.address, view.hi());
+        first.ok_or(DeviceError::AddressOverflow { address, bytes })
     }
 }
 
@@ -157,44 +156,47 @@ impl ChipArgs {
     }
 }
 
-/// The arguments of one core task, built by [`core_args`].
+/// The arguments of one core task, built by [`core_args`]; borrows the tensors until it is
+/// submitted.
 #[derive(Clone, Debug, Default)]
-pub struct CoreArgs {
-    pub(crate) tensors: SmallVec<[(DeviceTensor, Tag); 4]>,
+pub struct CoreArgs<'t> {
+    pub(crate) tensors: SmallVec<[(&'t DeviceTensor, Tag); 4]>,
     pub(crate) scalars: SmallVec<[Scalar; 4]>,
     pub(crate) n_blocks: Option<u32>,
-    pub(crate) after: SmallVec<[TaskId; 4]>,
+    pub(crate) after: SmallVec<[TaskId; 2]>,
+    /// Boxed, because few tasks have one.
+    pub(crate) predicate: Option<Box<Predicate>>,
 }
 
 /// Starts the arguments of a core task.
 #[must_use]
-pub fn core_args() -> CoreArgs {
+pub fn core_args<'t>() -> CoreArgs<'t> {
     CoreArgs::default()
 }
 
-impl CoreArgs {
+impl<'t> CoreArgs<'t> {
     /// A tensor with a tag; the methods below are shorter.
     #[must_use]
-    pub fn tensor(mut self, tensor: &DeviceTensor, tag: Tag) -> Self {
-        self.tensors.push((*tensor, tag));
+    pub fn tensor(mut self, tensor: &'t DeviceTensor, tag: Tag) -> Self {
+        self.tensors.push((tensor, tag));
         self
     }
 
     /// A tensor that the task reads.
     #[must_use]
-    pub fn input(self, tensor: &DeviceTensor) -> Self {
+    pub fn input(self, tensor: &'t DeviceTensor) -> Self {
         self.tensor(tensor, Tag::Input)
     }
 
     /// A tensor that the task overwrites whole.
     #[must_use]
-    pub fn output(self, tensor: &DeviceTensor) -> Self {
+    pub fn output(self, tensor: &'t DeviceTensor) -> Self {
         self.tensor(tensor, Tag::Output)
     }
 
     /// A tensor that the task updates in place.
     #[must_use]
-    pub fn inout(self, tensor: &DeviceTensor) -> Self {
+    pub fn inout(self, tensor: &'t DeviceTensor) -> Self {
         self.tensor(tensor, Tag::InOut)
     }
 
@@ -219,13 +221,29 @@ impl CoreArgs {
         self
     }
 
+    /// Runs the task only if the element of `tensor` at `index` fulfils `condition`. The element is
+    /// read on the chip, after the tasks that write it. A task that does not run counts as done.
+    ///
+    /// # Errors
+    /// [`OrchestrationError::Tensor`] or [`OrchestrationError::Refused`] if there is no such
+    /// element.
+    pub fn only_if(
+        mut self,
+        tensor: &DeviceTensor,
+        index: &[u64],
+        condition: Condition,
+    ) -> Result<Self, OrchestrationError> {
+        self.predicate = Some(Box::new(Predicate::new(tensor, index, condition)?));
+        Ok(self)
+    }
+
     /// How many blocks the task has; a kernel's name for the message if there is none.
     pub(crate) fn block_count(&self, kernel: &'static str) -> Result<u32, OrchestrationError> {
         match self.n_blocks.unwrap_or(1) {
-            0 => Err(OrchestrationError::Task {
-                kernel,
-                problem: "it has 0 blocks".to_owned(),
-            }),
+            0 => {
+                let problem = "it has 0 blocks".to_owned();
+                Err(OrchestrationError::Task { kernel, problem })
+            }
             n_blocks => Ok(n_blocks),
         }
     }

@@ -1,4 +1,5 @@
-//! Callables: an orchestration function with its kernels, as a `static`, and the digest that names it.
+//! Callables: an orchestration function with its kernels, as a `static`, and the digest that names
+//! it.
 
 use std::fmt;
 
@@ -61,7 +62,11 @@ impl ChipCallable {
         orchestration: Orchestration,
         kernels: &'static [Kernel],
     ) -> Self {
-        Self { name, orchestration, kernels }
+        Self {
+            name,
+            orchestration,
+            kernels,
+        }
     }
 
     /// The position of a kernel by name.
@@ -72,9 +77,10 @@ impl ChipCallable {
 
     /// The canonical bytes that the digest is taken of.
     ///
-    /// Functions enter as their distance from a fixed function of this crate, which is the same in every process
-    /// that runs the same executable, and different between two functions of the same name. So a digest names a
-    /// callable within one build of one program, which is where handles travel.
+    /// Functions enter as their distance from a fixed function of this crate, which is the same in
+    /// every process that runs the same executable, and different between two functions of the same
+    /// name. So a digest names a callable within one build of one program, which is where handles
+    /// travel.
     #[must_use]
     pub fn descriptor(&self) -> Vec<u8> {
         let mut out = Descriptor::default();
@@ -141,7 +147,8 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Builds the canonical bytes: every item carries its length, so that no two descriptors collide by joining.
+/// Builds the canonical bytes: every item carries its length, so that no two descriptors collide by
+/// joining.
 #[derive(Default)]
 struct Descriptor(Vec<u8>);
 

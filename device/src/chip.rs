@@ -9,15 +9,15 @@
 //!                                +---------------- finalize() --------------+      allocated
 //! ```
 //!
-//! Up to [`Chip::max_prepared`] runs may be prepared while another executes. A run takes the whole chip: runs
-//! are launched and executed in turn. *Acceptance* is the moment `launch` returns `Ok`; nothing before it
-//! reaches the device.
+//! Up to [`Chip::max_prepared`] runs may be prepared while another executes. A run takes the whole
+//! chip: runs are launched and executed in turn. *Acceptance* is the moment `launch` returns `Ok`;
+//! nothing before it reaches the device.
 //!
 //! # Who checks what
 //!
-//! A backend trusts nothing of what it is given: addresses, ranges, slots, run ids, number and kind of
-//! arguments are checked on each call, before the device sees them. Ownership *across* chips (whose pointer is
-//! this?) is the caller's business: two chips hand out equal addresses.
+//! A backend trusts nothing of what it is given: addresses, ranges, slots, run ids, number and kind
+//! of arguments are checked on each call, before the device sees them. Ownership *across* chips
+//! (whose pointer is this?) is the caller's business: two chips hand out equal addresses.
 
 use std::fmt;
 
@@ -25,6 +25,7 @@ use crate::args::ChipArgs;
 use crate::callable::ChipCallable;
 use crate::error::DeviceError;
 use crate::platform::{CoreCounts, Platform};
+use crate::trace::TraceEvent;
 
 /// An address in the memory of one chip. It says nothing about which chip, and is no host pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,7 +64,8 @@ pub struct ChipInfo {
     pub platform: Platform,
     /// The number the program used: an index into the visible devices.
     pub logical_id: u32,
-    /// The number of the card itself; differs from the logical one when a visible-devices list is set.
+    /// The number of the card itself; differs from the logical one when a visible-devices list is
+    /// set.
     pub physical_id: u32,
     /// Its cores by type.
     pub cores: CoreCounts,
@@ -103,6 +105,8 @@ pub struct RunReport {
     pub tasks: u64,
     /// Blocks of these tasks that were executed on cores.
     pub blocks: u64,
+    /// Tasks that did not run because their predicate said so.
+    pub skipped: u64,
 }
 
 /// One chip, owned by the thread that opened it: the trait object is neither `Send` nor `Sync`.
@@ -158,42 +162,48 @@ pub trait Chip {
     /// Checks the arguments and takes a place for a run. The device does not learn of it yet.
     ///
     /// # Errors
-    /// [`DeviceError::UnknownCallable`], [`DeviceError::TooManyPrepared`], [`DeviceError::Address`] for a tensor
-    /// outside live memory, [`DeviceError::Unusable`] after a hardware fault.
+    /// [`DeviceError::UnknownCallable`], [`DeviceError::TooManyPrepared`], [`DeviceError::Address`]
+    /// for a tensor outside live memory, [`DeviceError::Unusable`] after a hardware fault.
     fn prepare(&mut self, slot: CallableSlot, args: ChipArgs) -> Result<RunId, DeviceError>;
 
     /// Hands a prepared run to the device. `Ok` *is* the acceptance.
     ///
     /// # Errors
-    /// [`DeviceError::RunState`] if the run is not prepared, [`DeviceError::Unusable`] after a hardware fault.
+    /// [`DeviceError::RunState`] if the run is not prepared, [`DeviceError::Unusable`] after a
+    /// hardware fault.
     fn launch(&mut self, run: RunId) -> Result<(), DeviceError>;
 
-    /// Moves a launched run on by a bounded slice of work and says where it stands. Never blocks for longer than
-    /// one kernel of that run.
+    /// Moves a launched run on by a bounded slice of work and says where it stands. Never blocks
+    /// for longer than one kernel of that run.
     ///
     /// # Errors
-    /// [`DeviceError::RunState`] if the run was not launched. A run that *fails* is [`Progress::Finished`].
+    /// [`DeviceError::RunState`] if the run was not launched. A run that *fails* is
+    /// [`Progress::Finished`].
     fn poll(&mut self, run: RunId) -> Result<Progress, DeviceError>;
 
-    /// Ends a run: frees what it allocated and reports its outcome. A run that was never launched is withdrawn and
-    /// reports zero tasks.
+    /// Ends a run: frees what it allocated and reports its outcome. A run that was never launched
+    /// is withdrawn and reports zero tasks.
     ///
     /// # Errors
-    /// The first cause why the run failed; [`DeviceError::RunState`] while it still executes (then nothing
-    /// changes).
+    /// The first cause why the run failed; [`DeviceError::RunState`] while it still executes (then
+    /// nothing changes).
     fn finalize(&mut self, run: RunId) -> Result<RunReport, DeviceError>;
 
     /// The fault because of which the chip refuses work, if it does.
     fn unusable(&self) -> Option<&str>;
 
-    /// Tests the chip by allocating, writing, reading and freeing, after a fault. On success the chip is usable
-    /// again.
+    /// Tests the chip by allocating, writing, reading and freeing, after a fault. On success the
+    /// chip is usable again.
     ///
     /// # Errors
     /// What still fails; the chip stays unusable then.
     fn probe(&mut self) -> Result<(), DeviceError>;
 
-    /// Gives everything back. A second close does nothing. Dropping a chip closes it, and logs what failed.
+    /// What happened on the chip since the last call, if it was opened with tracing.
+    fn take_trace(&mut self) -> Vec<TraceEvent>;
+
+    /// Gives everything back. A second close does nothing. Dropping a chip closes it, and logs what
+    /// failed.
     ///
     /// # Errors
     /// The first thing that could not be released; the chip is closed all the same.

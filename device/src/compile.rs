@@ -5,12 +5,13 @@
 //!             ($VAR, groups)    (all includes)             no: compile into a private file, rename it into place
 //! ```
 //!
-//! The digest is taken of everything that decides what comes out: the sources with all that they include, the flags,
-//! and the compiler's path and version. So a changed header is found, a moved one too, and a stale kernel is never
-//! used. A warm look-up costs one run of the preprocessor.
+//! The digest is taken of everything that decides what comes out: the sources with all that they
+//! include, the flags, and the compiler's path and version. So a changed header is found, a moved
+//! one too, and a stale kernel is never used. A warm look-up costs one run of the preprocessor.
 //!
-//! For the simulator the system compiler makes a shared library whose functions are called on the host; for a2a3 and
-//! a5 `ccec` makes an object for the cores. Both see `device_kernel.h`, which says what a kernel is given.
+//! For the simulator the system compiler makes a shared library whose functions are called on the
+//! host; for a2a3 and a5 `ccec` makes an object for the cores. Both see `device_kernel.h`, which
+//! says what a kernel is given.
 
 mod cache;
 mod error;
@@ -18,7 +19,6 @@ mod paths;
 mod toolchain;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use error::CompileError;
 pub(crate) use error::List;
@@ -26,6 +26,7 @@ pub(crate) use paths::Variables;
 
 use crate::callable::{ChipCallable, Digest};
 use crate::kernel::{Kernel, KernelBody, KernelSource};
+use crate::parallel;
 use crate::platform::Platform;
 use cache::Cache;
 use toolchain::{Job, Toolchain};
@@ -33,7 +34,8 @@ use toolchain::{Job, Toolchain};
 /// How to compile kernels. Start from the default.
 #[derive(Clone, Debug, Default)]
 pub struct CompileOptions {
-    /// Where compiled kernels are kept; `$DEVICE_KERNEL_CACHE` or the user's cache directory unless said.
+    /// Where compiled kernels are kept; `$DEVICE_KERNEL_CACHE` or the user's cache directory unless
+    /// said.
     pub cache_dir: Option<PathBuf>,
     /// The compiler; found by platform unless said.
     pub compiler: Option<PathBuf>,
@@ -91,7 +93,8 @@ impl KernelCompiler {
     /// Compiles a kernel, or finds it in the cache.
     ///
     /// # Errors
-    /// [`CompileError`], which names the kernel, and the command with all of the compiler's output if it refused.
+    /// [`CompileError`], which names the kernel, and the command with all of the compiler's output
+    /// if it refused.
     pub fn compile(&self, kernel: &Kernel) -> Result<Artefact, CompileError> {
         let KernelBody::Source(source) = &kernel.body else {
             return Err(CompileError::NotSource {
@@ -121,7 +124,8 @@ impl KernelCompiler {
         })
     }
 
-    /// Compiles every kernel with sources of these callables, up to `jobs` at a time, and reports on each in order.
+    /// Compiles every kernel with sources of these callables, up to `jobs` at a time, and reports
+    /// on each in order.
     ///
     /// This is what warms the cache for a platform that need not be present.
     pub fn compile_all(
@@ -135,30 +139,9 @@ impl KernelCompiler {
             .flat_map(|callable| callable.kernels)
             .filter(is_source)
             .collect();
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let mut done = Vec::new();
-            // Relaxed: each index is taken once; the results are handed over by the join.
-            while let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
-                done.push((*kernel, self.compile(kernel)));
-            }
-            done
-        };
-        let mut done = std::thread::scope(|scope| {
-            let workers: Vec<_> = (1..jobs.clamp(1, kernels.len().max(1)))
-                .map(|_| scope.spawn(work))
-                .collect();
-            let mut done = work();
-            done.extend(
-                workers
-                    .into_iter()
-                    .flat_map(|worker| worker.join().expect("no panic")),
-            );
-            done
-        });
-        let position = |kernel: &Kernel| kernels.iter().position(|it| std::ptr::eq(*it, kernel));
-        done.sort_by_key(|(kernel, _)| position(kernel));
-        done
+        parallel::map(jobs, kernels.len(), |idx| {
+            (kernels[idx], self.compile(kernels[idx]))
+        })
     }
 
     /// The kernel with its paths resolved.

@@ -1,7 +1,7 @@
 //! The errors of this crate: one type for chips, one for orchestrations, one for kernels.
 //!
-//! They read after "failed to …", name the chip, the object, what was expected and found, and what to do. The cause
-//! of an error is its `source()` and is not repeated in its text.
+//! They read after "failed to …", name the chip, the object, what was expected and found, and what
+//! to do. The cause of an error is its `source()` and is not repeated in its text.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::chip::{CallableSlot, DeviceAddress, MemoryReport, RunId};
 use crate::compile::CompileError;
-use crate::kernel::CoreType;
+use crate::kernel::{CoreType, Lane};
 use crate::library::LibraryError;
 use crate::platform::Platform;
 use crate::vendor::{MissingLibrary, VendorError, VisibleError};
@@ -382,7 +382,8 @@ pub enum OrchestrationError {
     /// The orchestration's own words.
     #[error("{0}")]
     Refused(String),
-    /// A task of the run failed already, so that it takes no more. The task's failure is the outcome of the run.
+    /// A task of the run failed already, so that it takes no more. The task's failure is the
+    /// outcome of the run.
     #[error("submit to a run of which a task failed")]
     RunFailed,
     /// It panicked.
@@ -440,6 +441,20 @@ pub enum KernelError {
         wanted: &'static str,
         /// The scalar as it was given.
         found: Scalar,
+    },
+    /// Bytes behind an output were overwritten.
+    #[error("stay inside tensor argument {idx}: bytes behind its allocation were overwritten")]
+    StrayWrite {
+        /// Position of the argument.
+        idx: usize,
+    },
+    /// A core of the block waits for one that has ended.
+    #[error("synchronize core {lane}: core {ended} of the block has ended")]
+    Gang {
+        /// The core that waited.
+        lane: Lane,
+        /// The core that ended first.
+        ended: Lane,
     },
     /// The kernel's own words.
     #[error("{0}")]

@@ -1,8 +1,9 @@
 //! Chips behind one trait: a simulator, vendor libraries by dlopen, and a kernel compiler.
 //!
-//! A [`Chip`] has memory of its own, runs [`ChipCallable`]s, and belongs to the thread that opened it. A callable is an
-//! *orchestration*, which submits core tasks over tensors, and the *kernels* that run on the chip's cores. Which tasks
-//! wait for which is inferred from what they read and write.
+//! A [`Chip`] has memory of its own, runs [`ChipCallable`]s, and belongs to the thread that opened
+//! it. A callable is an *orchestration*, which submits core tasks over tensors, and the *kernels*
+//! that run on the chip's cores. Which tasks wait for which is inferred from what they read and
+//! write.
 //!
 //! ```
 //! use device::{
@@ -58,14 +59,17 @@
 //!
 //! # Guarantees
 //!
-//! - No address, range, slot or run id reaches a device unchecked; a wrong one is an error and changes nothing.
-//! - A kernel that fails or panics gives an error that names task, kernel and core; the chip goes on.
+//! - No address, range, slot or run id reaches a device unchecked; a wrong one is an error and
+//!   changes nothing.
+//! - A kernel that fails or panics gives an error that names task, kernel and core; the chip goes
+//!   on.
 //! - After a hardware fault or a timeout the chip refuses work until [`Chip::probe`] passes.
 //! - An idle simulated chip has no thread and uses no processor time.
 //!
 //! # What it refuses to do
 //!
-//! - It never guesses whose pointer an address is: two chips hand out equal ones. That is `provenance`'s work.
+//! - It never guesses whose pointer an address is: two chips hand out equal ones. That is
+//!   `provenance`'s work.
 //! - It never lets a chip leave its thread, or its process over a fork.
 //! - It does not interrupt a Rust kernel that never returns; end the process from outside.
 
@@ -79,13 +83,18 @@ mod chip;
 mod compile;
 mod context;
 mod error;
+mod gang;
 mod kernel;
 mod library;
 mod open;
 mod orchestrator;
+mod parallel;
 mod platform;
+mod predicate;
 mod process;
 mod sim;
+mod strided;
+mod trace;
 mod vendor;
 
 pub use args::{ChipArgs, CoreArgs, DeviceTensor, ScalarValue, core_args};
@@ -96,11 +105,13 @@ pub use chip::{
 pub use compile::{Artefact, CompileError, CompileOptions, KernelCompiler, Origin};
 pub use context::KernelContext;
 pub use error::{AddressProblem, DeviceError, KernelError, OrchestrationError, TaskPlace};
-pub use kernel::{CoreType, Kernel, KernelBody, KernelFn, KernelSource};
+pub use kernel::{CoreType, Kernel, KernelBody, KernelFn, KernelSource, Lane};
 pub use library::LibraryError;
 pub use open::{OpenOptions, open};
 pub use orchestrator::{ChipOrchestrator, CoreTaskId};
 pub use platform::{Arch, CoreCounts, Platform, UnknownPlatform};
+pub use predicate::Condition;
 pub use process::touched_in;
 pub use sim::{AddressReuse, SimFault, SimOptions, TaskFault};
+pub use trace::{TraceEvent, TraceLane, trace_json};
 pub use vendor::{MissingLibrary, VendorError, VendorOptions, VisibleError};

@@ -1,15 +1,17 @@
 //! Shared libraries that are loaded once and never unloaded.
 //!
-//! Unloading a library whose thread-local destructors are pending, or whose threads still run, crashes; vendor
-//! libraries have both. So a library stays for the life of the process: one handle per path, however often it is
-//! asked for. Each one keeps its symbols to itself (`RTLD_LOCAL`), so that two libraries may export the same global,
-//! and is bound whole at load (`RTLD_NOW`), so that nothing is found missing in the middle of a run.
+//! Unloading a library whose thread-local destructors are pending, or whose threads still run,
+//! crashes; vendor libraries have both. So a library stays for the life of the process: one handle
+//! per path, however often it is asked for. Each one keeps its symbols to itself (`RTLD_LOCAL`), so
+//! that two libraries may export the same global, and is bound whole at load (`RTLD_NOW`), so that
+//! nothing is found missing in the middle of a run.
 //!
 //! # Safety
 //!
-//! The `unsafe` here is `dlopen` (which runs the library's initialisers) and `dlsym`. The paths come from the vendor
-//! search, which is the administrator's choice, and from the kernel cache, which this crate writes. A symbol is only
-//! returned as an address; whoever calls it states its type.
+//! The `unsafe` here is `dlopen` (which runs the library's initialisers) and `dlsym`. The paths
+//! come from the vendor search, which is the administrator's choice, and from the kernel cache,
+//! which this crate writes. A symbol is only returned as an address; whoever calls it states its
+//! type.
 
 #![expect(unsafe_code, reason = "dlopen and dlsym, see the Safety section")]
 
@@ -77,14 +79,16 @@ static LOADED: Mutex<Option<HashMap<PathBuf, Loaded>>> = Mutex::new(None);
 impl Loaded {
     /// Loads the library, or returns the handle that exists.
     ///
-    /// A path without a slash is searched for by the loader, along `LD_LIBRARY_PATH` and the system's cache.
+    /// A path without a slash is searched for by the loader, along `LD_LIBRARY_PATH` and the
+    /// system's cache.
     pub(crate) fn open(path: &Path) -> Result<Self, LibraryError> {
         let mut table = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         let table = table.get_or_insert_default();
         if let Some(loaded) = table.get(path) {
             return Ok(*loaded);
         }
-        // SAFETY: running the library's initialisers is what loading it means; see the module's Safety section.
+        // SAFETY: running the library's initialisers is what loading it means; see the module's
+        // Safety section.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
         let library = library
             .map_err(|source| LibraryError::Load {

@@ -24,8 +24,9 @@ pub struct OpenOptions {
 ///
 /// # Errors
 /// [`DeviceError::TouchedBeforeFork`] in a child of a process that touched a device. On hardware,
-/// [`DeviceError::Missing`] or [`DeviceError::Library`] if the vendor's library is missing or does not fit, and
-/// [`DeviceError::Visible`] or [`DeviceError::NoSuchDevice`] if there is no such device.
+/// [`DeviceError::Missing`] or [`DeviceError::Library`] if the vendor's library is missing or does
+/// not fit, and [`DeviceError::Visible`] or [`DeviceError::NoSuchDevice`] if there is no such
+/// device.
 pub fn open(
     platform: Platform,
     device_id: u32,

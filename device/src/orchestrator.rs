@@ -1,4 +1,5 @@
-//! What an orchestration function builds a run with: core tasks over tensors, and intermediate device memory.
+//! What an orchestration function builds a run with: core tasks over tensors, and intermediate
+//! device memory.
 
 use std::fmt;
 
@@ -12,7 +13,11 @@ use crate::error::{DeviceError, OrchestrationError};
 /// What a backend does for an orchestration that runs on it.
 pub(crate) trait RunBuilder {
     /// Adds a task; `kernel_idx` is one of the callable's.
-    fn submit(&mut self, kernel_idx: usize, args: &CoreArgs) -> Result<TaskId, OrchestrationError>;
+    fn submit(
+        &mut self,
+        kernel_idx: usize,
+        args: &CoreArgs<'_>,
+    ) -> Result<TaskId, OrchestrationError>;
 
     /// Allocates memory that is freed when the run is finalized.
     fn alloc(&mut self, bytes: u64) -> Result<DeviceAddress, DeviceError>;
@@ -22,9 +27,11 @@ pub(crate) trait RunBuilder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreTaskId(pub(crate) TaskId);
 
-/// Builds the core tasks of one run, in program order; edges are inferred from what they read and write.
+/// Builds the core tasks of one run, in program order; edges are inferred from what they read and
+/// write.
 ///
-/// Tasks may begin while the orchestration function still submits. After its error no further task begins.
+/// Tasks may begin while the orchestration function still submits. After its error no further task
+/// begins.
 pub struct ChipOrchestrator<'run> {
     callable: &'static ChipCallable,
     builder: &'run mut dyn RunBuilder,
@@ -38,12 +45,13 @@ impl<'run> ChipOrchestrator<'run> {
     /// Submits a kernel of the callable by name.
     ///
     /// # Errors
-    /// [`OrchestrationError::UnknownKernel`]; [`OrchestrationError::Memory`] if a tensor does not lie inside live
-    /// memory of this chip; [`OrchestrationError::Task`] if the graph refuses the task. Nothing is submitted then.
+    /// [`OrchestrationError::UnknownKernel`]; [`OrchestrationError::Memory`] if a tensor does not
+    /// lie inside live memory of this chip; [`OrchestrationError::Task`] if the graph refuses the
+    /// task. Nothing is submitted then.
     pub fn submit(
         &mut self,
         kernel: &str,
-        args: CoreArgs,
+        args: CoreArgs<'_>,
     ) -> Result<CoreTaskId, OrchestrationError> {
         let kernel_idx = self.callable.kernel_idx(kernel).ok_or_else(|| {
             let known = self
@@ -67,7 +75,7 @@ impl<'run> ChipOrchestrator<'run> {
     pub fn submit_idx(
         &mut self,
         kernel_idx: usize,
-        args: CoreArgs,
+        args: CoreArgs<'_>,
     ) -> Result<CoreTaskId, OrchestrationError> {
         if kernel_idx >= self.callable.kernels.len() {
             return Err(self.unknown(format!("number {kernel_idx}")));
@@ -78,7 +86,8 @@ impl<'run> ChipOrchestrator<'run> {
     /// Device memory for a contiguous tensor with unspecified contents, freed after the run.
     ///
     /// # Errors
-    /// [`OrchestrationError::Tensor`] for a shape that is no tensor, [`OrchestrationError::Memory`] if it does not fit.
+    /// [`OrchestrationError::Tensor`] for a shape that is no tensor, [`OrchestrationError::Memory`]
+    /// if it does not fit.
     pub fn alloc(
         &mut self,
         dtype: DType,

@@ -6,6 +6,8 @@ mod engine;
 mod memory;
 mod options;
 mod run;
+mod task;
+mod tracer;
 
 pub(crate) use chip::SimChip;
 pub use memory::AddressReuse;

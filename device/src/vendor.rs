@@ -8,9 +8,9 @@
 //!   search.rs    where libraries are looked for      visible.rs         which cards, two numbers each
 //! ```
 //!
-//! Nothing of this is linked: a program runs without the libraries, and says what is missing when such a chip is
-//! opened. Opening goes from what costs nothing to what touches the card: the list of visible devices, the library with
-//! every function and its version, the runtime, the card.
+//! Nothing of this is linked: a program runs without the libraries, and says what is missing when
+//! such a chip is opened. Opening goes from what costs nothing to what touches the card: the list
+//! of visible devices, the library with every function and its version, the runtime, the card.
 
 mod acl;
 mod chip;

@@ -1,4 +1,5 @@
-//! What a fork does to chips. Each test runs in a process of its own, which may fork: hence a program apart from `it`.
+//! What a fork does to chips. Each test runs in a process of its own, which may fork: hence a
+//! program apart from `it`.
 
 use std::time::{Duration, Instant};
 

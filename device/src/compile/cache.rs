@@ -1,9 +1,9 @@
 //! The kernel cache: a directory of compiled kernels, named by the content that they were made of.
 //!
-//! An entry is one file, written under a random name and renamed into place, so that a reader sees all of it or
-//! nothing and two processes that compile the same kernel at once do not meet. An entry is never changed. Its
-//! modification time is when it was last used; what nobody used for [`UNUSED_MAX`] is removed when something new is
-//! added.
+//! An entry is one file, written under a random name and renamed into place, so that a reader sees
+//! all of it or nothing and two processes that compile the same kernel at once do not meet. An
+//! entry is never changed. Its modification time is when it was last used; what nobody used for
+//! [`UNUSED_MAX`] is removed when something new is added.
 
 use std::fs::{self, File};
 use std::io;
@@ -32,8 +32,8 @@ impl Cache {
         Self { dir }
     }
 
-    /// Where kernels are cached unless something else is said: `$DEVICE_KERNEL_CACHE`, else `device-kernels` in
-    /// `$XDG_CACHE_HOME`, `$HOME/.cache` or the directory for temporary files.
+    /// Where kernels are cached unless something else is said: `$DEVICE_KERNEL_CACHE`, else
+    /// `device-kernels` in `$XDG_CACHE_HOME`, `$HOME/.cache` or the directory for temporary files.
     pub(crate) fn default_dir() -> PathBuf {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         if let Some(dir) = variable("DEVICE_KERNEL_CACHE") {
@@ -105,7 +105,8 @@ impl Cache {
         self.dir.join(format!("{digest}.{extension}"))
     }
 
-    /// Removes entries that nobody used for long, and what crashed compilations left. Failures are harmless.
+    /// Removes entries that nobody used for long, and what crashed compilations left. Failures are
+    /// harmless.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.dir) else {
             return;

@@ -191,7 +191,8 @@ fn core_flags(arch: Arch, core: CoreType) -> Vec<OsString> {
     flags
 }
 
-/// The platform's compiler: `$CC` or `$CXX`, `cc` or `c++` on the search path; `ccec` of the vendor's kit.
+/// The platform's compiler: `$CC` or `$CXX`, `cc` or `c++` on the search path; `ccec` of the
+/// vendor's kit.
 fn search(platform: Platform, job: &Job, variables: &Variables) -> Result<PathBuf, CompileError> {
     let mut kit = Vec::new();
     let (name, advice) = match platform {

@@ -1,11 +1,12 @@
-//! The body of a kernel as a simulated core executes it: a Rust function, or a function of a compiled library.
+//! The body of a kernel as a simulated core executes it: a Rust function, or a function of a
+//! compiled library.
 //!
 //! # Safety
 //!
-//! A compiled function is called through its address. That it has the signature of the header is what including the
-//! header means; the version that the library reports is compared before the first call. Nothing can check what C code
-//! does to memory: its task declares what it touches, and a kernel that writes elsewhere corrupts the process, as it
-//! would corrupt a chip.
+//! A compiled function is called through its address. That it has the signature of the header is
+//! what including the header means; the version that the library reports is compared before the
+//! first call. Nothing can check what C code does to memory: its task declares what it touches, and
+//! a kernel that writes elsewhere corrupts the process, as it would corrupt a chip.
 
 #![expect(
     unsafe_code,
@@ -15,14 +16,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
-use taskgraph::Scalar;
-
 use crate::abi::{KERNEL_ABI, TaskBlock};
 use crate::callable::ChipCallable;
 use crate::compile::KernelCompiler;
-use crate::context::{CoreTensor, KernelContext};
+use crate::context::{KernelContext, Place};
 use crate::error::{DeviceError, KernelError, panic_message};
-use crate::kernel::{Kernel, KernelBody, KernelFn};
+use crate::gang::Gang;
+use crate::kernel::{CoreType, Kernel, KernelBody, KernelFn, Lane};
 use crate::library::{LibraryError, Loaded};
 
 /// A callable with bodies that can be executed.
@@ -56,39 +56,85 @@ impl SimCallable {
         Ok(Self { callable, bodies })
     }
 
-    /// Executes one block of a kernel.
-    pub(crate) fn execute(
-        &self,
-        kernel_idx: usize,
-        tensors: &[CoreTensor],
-        scalars: &[Scalar],
-        (block, n_blocks): (u32, u32),
-    ) -> Result<(), KernelError> {
-        match self.bodies[kernel_idx] {
-            Body::Rust(body) => {
-                let mut context = KernelContext::new(tensors, scalars, block, n_blocks);
-                let ended = catch_unwind(AssertUnwindSafe(|| body(&mut context)));
-                ended.unwrap_or_else(|payload| {
-                    Err(KernelError::Panicked {
-                        message: panic_message(&*payload),
-                    })
-                })
+    /// Whether a kernel can write where its task did not say: the compiler keeps Rust bodies from
+    /// that.
+    pub(crate) fn can_stray(&self, kernel_idx: usize) -> bool {
+        matches!(self.bodies[kernel_idx], Body::Compiled(_))
+    }
+
+    /// Executes one block of a kernel, on all cores that it needs.
+    pub(crate) fn execute(&self, kernel_idx: usize, place: Place<'_>) -> Result<(), KernelError> {
+        let core = self.callable.kernels[kernel_idx].core;
+        match (self.bodies[kernel_idx], core) {
+            (Body::Rust(body), CoreType::Mix) => run_gang(body, place),
+            (Body::Rust(body), _) => {
+                let mut context = KernelContext::alone(place, Lane::single(core));
+                caught(body, &mut context)
             }
-            Body::Compiled(body) => {
-                let mut task = TaskBlock::default();
-                let tensors = tensors
-                    .iter()
-                    .map(|it| (it.start.expose_provenance() as u64, it.view));
-                task.fill(tensors, scalars, n_blocks);
-                task.set_block(block);
-                // SAFETY: the function has this signature (see the module's Safety section); `task` lives
-                // through the call; the engine keeps the tensors' memory live and unshared while it runs.
-                match unsafe { body(task.words().as_ptr()) } {
-                    0 => Ok(()),
-                    code => Err(KernelError::Code { code }),
-                }
-            }
+            (Body::Compiled(body), CoreType::Mix) => Lane::MIX
+                .iter()
+                .try_for_each(|lane| run_compiled(body, place, *lane)),
+            (Body::Compiled(body), _) => run_compiled(body, place, Lane::single(core)),
         }
+    }
+}
+
+/// Calls a Rust body; a panic becomes an error.
+fn caught(body: KernelFn, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    catch_unwind(AssertUnwindSafe(|| body(context))).unwrap_or_else(|payload| {
+        Err(KernelError::Panicked {
+            message: panic_message(&*payload),
+        })
+    })
+}
+
+/// Runs a body on the three cores of a MIX block at once: they may wait for each other, so each has
+/// a thread of the host. The error is that of the first core which failed by itself.
+fn run_gang(body: KernelFn, place: Place<'_>) -> Result<(), KernelError> {
+    let gang = Gang::new();
+    let run = |lane| {
+        let mut context = KernelContext::of_gang(place, lane, &gang);
+        let ended = caught(body, &mut context);
+        gang.end(lane);
+        ended
+    };
+    let run = &run;
+    let [aic, vectors @ ..] = Lane::MIX;
+    let mut ended = std::thread::scope(|scope| {
+        let vectors = vectors.map(|lane| {
+            let started = std::thread::Builder::new().spawn_scoped(scope, move || run(lane));
+            // Without this core the others would wait for ever.
+            started.inspect_err(|_| gang.end(lane))
+        });
+        let mut ended = vec![run(aic)];
+        ended.extend(vectors.map(|thread| match thread {
+            Ok(thread) => thread.join().expect("panics of a body are caught"),
+            Err(error) => Err(KernelError::fail(format!(
+                "start a host thread for a core: {error}"
+            ))),
+        }));
+        ended
+    });
+    let waited = |ended: &Result<(), KernelError>| matches!(ended, Err(KernelError::Gang { .. }));
+    ended.sort_by_key(waited);
+    ended.into_iter().collect()
+}
+
+/// Calls a compiled body.
+fn run_compiled(body: CompiledFn, place: Place<'_>, lane: Lane) -> Result<(), KernelError> {
+    let mut task = TaskBlock::default();
+    let tensors = place
+        .tensors
+        .iter()
+        .map(|it| (it.start.expose_provenance() as u64, it.view));
+    task.fill(tensors, place.scalars, place.n_blocks);
+    task.set_place(place.block, lane);
+    // SAFETY: the function has this signature (see the module's Safety section); `task` lives
+    // through the call; the engine keeps the tensors' memory live, and runs nothing beside it that
+    // touches what the task declared.
+    match unsafe { body(task.words().as_ptr()) } {
+        0 => Ok(()),
+        code => Err(KernelError::Code { code }),
     }
 }
 

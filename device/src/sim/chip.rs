@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use taskgraph::TaskId;
+use taskgraph::{Tag, TaskId};
 
 use crate::args::{ChipArgs, CoreArgs};
 use crate::callable::ChipCallable;
@@ -23,6 +23,11 @@ use crate::sim::engine::{Engine, Machine};
 use crate::sim::memory::DeviceMemory;
 use crate::sim::options::{SimFault, SimOptions, TaskFault};
 use crate::sim::run::{RunState, SimRun};
+use crate::sim::tracer::Tracer;
+use crate::trace::TraceEvent;
+
+/// More threads than this are of no use to one chip.
+const HOST_THREADS_MAX: usize = 72;
 
 /// What a probe writes and wants to read back.
 const PROBE_PATTERN: [u8; 64] = [0xA5; 64];
@@ -74,6 +79,7 @@ impl SimChip {
             chip: id,
             cores: info.cores,
             op_timeout: options.op_timeout,
+            host_threads: options.host_threads.clamp(1, HOST_THREADS_MAX),
         };
         Ok(Self {
             info,
@@ -88,7 +94,7 @@ impl SimChip {
             n_launched: 0,
             n_frees: 0,
             probes_to_fail: options.probes_to_fail(),
-            engine: Engine::new(machine),
+            engine: Engine::new(machine, Tracer::new(options.trace)),
             unusable: None,
             closed: false,
             not_send: PhantomData,
@@ -179,7 +185,8 @@ impl SimChip {
         let (chip, faults) = (self.id(), self.faults_of(number));
         let run = &mut self.runs[idx];
         let callable = run.callable.callable;
-        self.engine.begin(run.callable.clone(), faults);
+        self.engine.begin(number, run.callable.clone(), faults);
+        let began = self.engine.tracer().now();
         let (engine, memory) = (&mut self.engine, &mut self.memory);
         let allocated = &mut run.allocated;
         let mut builder = Builder {
@@ -195,7 +202,11 @@ impl SimChip {
                 message: panic_message(&*payload),
             })
         });
-        if let Some(failure) = builder.failure {
+        let failure = builder.failure;
+        self.engine
+            .tracer()
+            .orchestration(began, callable.name, number);
+        if let Some(failure) = failure {
             return Err(failure);
         }
         let callable = callable.name;
@@ -311,10 +322,7 @@ impl Chip for SimChip {
             });
         }
         for tensor in &args.tensors {
-            let (first, bytes) = tensor.footprint()?;
-            self.memory
-                .allocations()
-                .resolve("use a tensor of", first, bytes)?;
+            self.memory.allocations().find(tensor, Tag::Input)?;
         }
         let id = RunId(self.next_run);
         self.next_run += 1;
@@ -401,6 +409,10 @@ impl Chip for SimChip {
         Ok(())
     }
 
+    fn take_trace(&mut self) -> Vec<TraceEvent> {
+        self.engine.tracer().take()
+    }
+
     fn close(&mut self) -> Result<(), DeviceError> {
         self.home.check()?;
         self.closed = true;
@@ -421,7 +433,11 @@ struct Builder<'run> {
 }
 
 impl RunBuilder for Builder<'_> {
-    fn submit(&mut self, kernel_idx: usize, args: &CoreArgs) -> Result<TaskId, OrchestrationError> {
+    fn submit(
+        &mut self,
+        kernel_idx: usize,
+        args: &CoreArgs<'_>,
+    ) -> Result<TaskId, OrchestrationError> {
         if self.failure.is_some() {
             return Err(OrchestrationError::RunFailed);
         }

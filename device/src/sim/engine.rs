@@ -1,35 +1,48 @@
 //! The device-side scheduler of a simulated chip: takes core tasks, orders them, executes them.
 //!
-//! # Cores
+//! # Cores and threads
 //!
-//! A chip has dozens of cores and the host a few. The cores are *logical*: each task gets the next core of its type in
-//! turn, and the thread that polls executes the blocks one after another. An idle chip has no thread at all, so it
-//! costs nothing, and a chip worker process is one core of the host's work, as it should be.
+//! A chip has dozens of cores and the host a few. The cores are *logical*: each block gets the next
+//! core of its type in turn, and the thread that polls executes the blocks. If the chip may use
+//! more threads of the host ([`SimOptions::host_threads`]), and what is ready is worth it, some
+//! threads are started for that slice of work and end with it. So an idle chip has no thread, and
+//! costs nothing. The three cores of a MIX block run at the same time always, because they may wait
+//! for each other.
 //!
 //! # Order
 //!
-//! Edges, slots and ready queues are `taskgraph`'s. To its scheduler the engine is three workers, one per core shape
-//! (AIC, AIV, MIX), each with a queue of its own: one task of each shape can be in flight, and the engine executes what
-//! it is told in the order in which it is told. A task ends when its last block has.
+//! Edges, slots and ready queues are `taskgraph`'s. To its scheduler the engine is a set of workers
+//! for each core shape (AIC, AIV, MIX), as many as the chip may use threads; it executes what it is
+//! told, in the order in which it is told. A task ends when its last block has.
 //!
 //! # Bounds
 //!
-//! At most [`TASKS_MAX`] tasks are live. An orchestration that submits more makes room by executing the oldest ready
-//! tasks while it submits, so the memory of a run does not grow with its length.
+//! At most [`TASKS_MAX`] tasks are live. An orchestration that submits more makes room by executing
+//! ready tasks while it submits, so the memory of a run does not grow with its length.
 //!
 //! # Failure
 //!
 //! The first failure ends the run: no further task starts, and the failure is the run's outcome.
+//!
+//! [`SimOptions::host_threads`]: crate::SimOptions::host_threads
+
+mod steps;
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use taskgraph::{
-    Access, Depth, Dispatch, Limits, Outcome, Placement, RunId, Scalar, Scheduler, SubmitError,
+    Access, Depth, Dispatch, Limits, Outcome, Placement, RunId, Scheduler, SubmitError, Tag,
     TaskId, TaskSpec, WorkerId, WorkerKind,
 };
 
+use self::steps::Step;
+use super::body::SimCallable;
+use super::memory::DeviceMemory;
+use super::options::TaskFault;
+use super::task::{CoreTask, is_alone};
+use super::tracer::Tracer;
 use crate::allocations::Resolved;
 use crate::args::CoreArgs;
 use crate::callable::ChipCallable;
@@ -38,18 +51,13 @@ use crate::context::CoreTensor;
 use crate::error::{DeviceError, OrchestrationError, TaskPlace};
 use crate::kernel::CoreType;
 use crate::platform::CoreCounts;
-use crate::sim::body::SimCallable;
-use crate::sim::memory::DeviceMemory;
-use crate::sim::options::TaskFault;
+use crate::predicate::Condition;
 
 /// How many tasks may be live at once.
 const TASKS_MAX: usize = 1024;
 
 /// How many blocks one poll executes at most.
-const BLOCKS_PER_SLICE: u32 = 256;
-
-/// How long a poll of a hanging run rests, so that polling in a loop does not burn a core.
-const HANG_REST: Duration = Duration::from_micros(200);
+const BLOCKS_PER_SLICE: usize = 256;
 
 /// What the engine knows of the chip that it is part of.
 #[derive(Clone, Copy, Debug)]
@@ -57,81 +65,105 @@ pub(crate) struct Machine {
     pub(crate) chip: u32,
     pub(crate) cores: CoreCounts,
     pub(crate) op_timeout: Duration,
-}
-
-/// One live core task with its arguments, in the storage of its slot.
-#[derive(Debug, Default)]
-struct CoreTask {
-    /// Position in the order of submission.
-    number: u64,
-    kernel_idx: usize,
-    n_blocks: u32,
-    tensors: SmallVec<[CoreTensor; 4]>,
-    scalars: SmallVec<[Scalar; 4]>,
+    /// How many threads of the host it may use; at least one, the calling one.
+    pub(crate) host_threads: usize,
 }
 
 /// The run that the engine works on.
-#[derive(Debug)]
 struct Current {
     run: RunId,
+    /// Its number among the launched ones.
+    number: u64,
     callable: Rc<SimCallable>,
     faults: Vec<(u64, TaskFault)>,
     n_submitted: u64,
-    /// The task being executed and its next block.
-    executing: Option<(Dispatch, u32)>,
+    /// Tasks that were begun, oldest first.
+    begun: Vec<Begun>,
     /// The place of a task that never ends, and since when.
     hanging: Option<(TaskPlace, Instant)>,
     report: RunReport,
 }
 
-/// The scheduler and its tasks; kept from run to run, so that a run of the usual size allocates nothing.
+/// A task that was begun, and its next block.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    dispatch: Dispatch,
+    block: u32,
+    n_blocks: u32,
+}
+
+/// One block that is about to be executed.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    slot: usize,
+    place: TaskPlace,
+}
+
+/// The scheduler and its tasks; kept from run to run, so that a run of the usual size allocates
+/// nothing.
 pub(crate) struct Engine {
     machine: Machine,
     graph: Scheduler,
-    pools: [WorkerId; 3],
+    /// The graph's workers by core shape.
+    pools: [Vec<WorkerId>; 3],
     /// The core of each shape that is used next.
     next_core: [u16; 3],
     /// By slot of the graph.
     tasks: Vec<CoreTask>,
     current: Option<Current>,
-    /// Scratch of `submit`.
+    tracer: Tracer,
+    /// How long a block took lately; known only where threads could be used.
+    pace: Duration,
+    // Scratch, so that nothing is allocated per task.
+    found: Vec<Resolved>,
     accesses: Vec<Access>,
+    tensors: Vec<CoreTensor>,
+    items: Vec<Item>,
 }
 
 impl Engine {
-    pub(crate) fn new(machine: Machine) -> Self {
+    pub(crate) fn new(machine: Machine, tracer: Tracer) -> Self {
         let mut graph = Scheduler::new(Limits::default().tasks_max(TASKS_MAX as u32));
         let pools = [(); 3].map(|()| {
-            let added = graph.add_worker(WorkerKind::NextLevel, Depth::One);
-            added.expect("three workers are far below the limit")
+            let add = |_| graph.add_worker(WorkerKind::NextLevel, Depth::One);
+            let added: Result<Vec<WorkerId>, _> = (0..machine.host_threads).map(add).collect();
+            added.expect("the number of threads is far below the limit of workers")
         });
-        let (next_core, tasks, accesses) = ([0; 3], Vec::new(), Vec::new());
         Self {
             machine,
             graph,
             pools,
-            next_core,
-            tasks,
+            next_core: [0; 3],
+            tasks: Vec::new(),
             current: None,
-            accesses,
+            tracer,
+            pace: Duration::ZERO,
+            found: Vec::new(),
+            accesses: Vec::new(),
+            tensors: Vec::new(),
+            items: Vec::new(),
         }
     }
 
     /// Begins a run; the one before has ended.
-    pub(crate) fn begin(&mut self, callable: Rc<SimCallable>, faults: Vec<(u64, TaskFault)>) {
+    pub(crate) fn begin(
+        &mut self,
+        number: u64,
+        callable: Rc<SimCallable>,
+        faults: Vec<(u64, TaskFault)>,
+    ) {
         assert!(self.current.is_none(), "a run takes the whole chip");
         self.next_core = [0; 3];
         let run = self.graph.begin_run();
-        let report = RunReport::default();
-        let (n_submitted, executing, hanging) = (0, None, None);
         self.current = Some(Current {
             run,
+            number,
             callable,
             faults,
-            n_submitted,
-            executing,
-            hanging,
-            report,
+            n_submitted: 0,
+            begun: Vec::new(),
+            hanging: None,
+            report: RunReport::default(),
         });
     }
 
@@ -144,50 +176,69 @@ impl Engine {
     /// Ends the run, whatever is left of it, and reports what it did.
     pub(crate) fn end(&mut self) -> RunReport {
         let current = self.current.take().expect("a run that began");
-        let fail = |graph: &mut Scheduler, dispatch: Dispatch| {
-            graph
-                .completed(dispatch.dispatch, Outcome::Failed)
-                .expect("it is in flight");
-        };
         // Cancelling a run that is over is refused, which is just as well.
         let _over = self.graph.cancel(current.run);
-        if let Some((dispatch, _)) = current.executing {
-            fail(&mut self.graph, dispatch);
+        for begun in current.begun {
+            self.finish(begun.dispatch, Outcome::Failed);
         }
         while let Some(dispatch) = self.graph.next_dispatch() {
-            fail(&mut self.graph, dispatch);
+            self.finish(dispatch, Outcome::Failed);
         }
-        while self.graph.next_effect().is_some() {}
         self.graph
             .release_run(current.run)
             .expect("the run is known until it is released");
         current.report
     }
 
-    /// Adds a task to the run after everything that its accesses depend on. Makes room first if all slots are taken.
+    pub(crate) fn tracer(&mut self) -> &mut Tracer {
+        &mut self.tracer
+    }
+
+    /// Adds a task to the run after everything that its accesses depend on. Makes room first if all
+    /// slots are taken.
     pub(crate) fn submit(
         &mut self,
         kernel_idx: usize,
-        args: &CoreArgs,
+        args: &CoreArgs<'_>,
         memory: &DeviceMemory,
     ) -> Result<TaskId, OrchestrationError> {
         let kernel = &self.callable().kernels[kernel_idx];
         let n_blocks = args.block_count(kernel.name)?;
-        let resolved = memory.allocations().tensors(kernel.name, args)?;
+        self.find_arguments(kernel.name, args, memory)?;
+        let predicate = self.find_predicate(args, memory)?;
         self.make_room()?;
-        let task = self.submit_to_graph(kernel.core, &resolved, &args.after);
-        let task = task.map_err(|error| OrchestrationError::Task {
-            kernel: kernel.name,
-            problem: error.to_string(),
-        })?;
-        let tensors = resolved.iter().map(|it| CoreTensor {
-            start: memory.host_pointer(it.first),
-            view: it.view,
-            tag: it.tag,
-        });
-        let tensors = tensors.collect();
-        self.store(task, kernel_idx, n_blocks, tensors, &args.scalars);
-        Ok(task)
+        let id = self
+            .submit_to_graph(kernel.core, &args.after)
+            .map_err(|error| OrchestrationError::Task {
+                kernel: kernel.name,
+                problem: error.to_string(),
+            })?;
+        let slot = id.slot as usize;
+        if slot >= self.tasks.len() {
+            self.tasks.resize_with(slot + 1, CoreTask::default);
+        }
+        let can_stray =
+            self.current().callable.can_stray(kernel_idx) || !self.current().faults.is_empty();
+        let task = &mut self.tasks[slot];
+        task.guards.clear();
+        if can_stray {
+            let written = self
+                .found
+                .iter()
+                .enumerate()
+                .filter(|(_, it)| it.access.tag.writes());
+            task.guards
+                .extend(written.map(|(idx, it)| (idx, memory.guard(it.end))));
+        }
+        // The slot's old storage becomes the scratch of the next task.
+        std::mem::swap(&mut task.tensors, &mut self.tensors);
+        task.scalars = SmallVec::from_slice(&args.scalars);
+        (task.kernel_idx, task.n_blocks, task.predicate) = (kernel_idx, n_blocks, predicate);
+        task.is_alone = self.machine.host_threads > 1 && is_alone(&self.accesses, n_blocks);
+        let current = self.current.as_mut().expect("a run that began");
+        task.number = current.n_submitted;
+        current.n_submitted += 1;
+        Ok(id)
     }
 
     /// Executes up to a slice of blocks.
@@ -195,132 +246,65 @@ impl Engine {
     /// # Errors
     /// The failure that ends the run.
     pub(crate) fn advance(&mut self) -> Result<Progress, DeviceError> {
-        for _ in 0..BLOCKS_PER_SLICE {
+        let started = self.tracer.now();
+        let mut left = BLOCKS_PER_SLICE;
+        let progress = loop {
             match self.step()? {
-                Step::Executed => {}
-                Step::Hanging => return Ok(Progress::Running),
-                Step::Idle => return Ok(Progress::Finished),
+                Step::Executed(blocks) if blocks < left => left -= blocks,
+                Step::Executed(_) | Step::Hanging => break Progress::Running,
+                Step::Idle => break Progress::Finished,
             }
-        }
-        Ok(Progress::Running)
-    }
-
-    /// Executes one block of the next ready task.
-    fn step(&mut self) -> Result<Step, DeviceError> {
-        if let Some((place, since)) = self.current().hanging {
-            return self.watch_hang(place, since);
-        }
-        let executing = self.current().executing;
-        let Some((dispatch, block)) = executing.or_else(|| Some((self.graph.next_dispatch()?, 0)))
-        else {
-            return Ok(Step::Idle);
         };
-        self.current_mut().executing = Some((dispatch, block));
-        self.execute(dispatch, block)
+        let current = self.current.as_ref().expect("a run that began");
+        self.tracer
+            .slice(started, current.callable.callable.name, current.number);
+        Ok(progress)
     }
 
-    /// Runs one block on the next core, and moves on.
-    fn execute(&mut self, dispatch: Dispatch, block: u32) -> Result<Step, DeviceError> {
-        let place = self.place(dispatch, block);
-        let (chip, callable) = (self.machine.chip, self.callable());
-        match self.fault_at(place.task) {
-            Some(TaskFault::Hardware) => {
-                return Err(DeviceError::Fault {
-                    chip,
-                    callable: callable.name,
-                    task: place,
-                });
-            }
-            Some(TaskFault::Hang) => {
-                self.current_mut().hanging = Some((place, Instant::now()));
-                return Ok(Step::Hanging);
-            }
-            None => {}
-        }
-        let task = &self.tasks[dispatch.task.slot as usize];
-        let blocks = (block, task.n_blocks);
-        let loaded = &self.current().callable;
-        let ended = loaded.execute(task.kernel_idx, &task.tensors, &task.scalars, blocks);
-        if let Err(source) = ended {
-            let callable = callable.name;
-            return Err(DeviceError::Kernel {
-                chip,
-                callable,
-                task: place,
-                source,
+    /// Finds the task's tensors in memory: `accesses` for the graph, `tensors` for the kernel.
+    fn find_arguments(
+        &mut self,
+        kernel: &'static str,
+        args: &CoreArgs<'_>,
+        memory: &DeviceMemory,
+    ) -> Result<(), OrchestrationError> {
+        memory
+            .allocations()
+            .find_all(kernel, args, &mut self.found)?;
+        self.accesses.clear();
+        self.accesses.extend(self.found.iter().map(|it| it.access));
+        self.tensors.clear();
+        for (it, (tensor, tag)) in self.found.iter().zip(&args.tensors) {
+            let start = memory.host_pointer(it.first);
+            self.tensors.push(CoreTensor {
+                start,
+                view: tensor.view,
+                tag: *tag,
             });
         }
-        let is_last = block + 1 == task.n_blocks;
-        self.finish_block(dispatch, block, is_last);
-        Ok(Step::Executed)
+        Ok(())
     }
 
-    /// Counts a block; after the last one the task has ended.
-    fn finish_block(&mut self, dispatch: Dispatch, block: u32, is_last: bool) {
-        let current = self.current_mut();
-        current.report.blocks += 1;
-        if !is_last {
-            current.executing = Some((dispatch, block + 1));
-            return;
-        }
-        current.report.tasks += 1;
-        current.executing = None;
-        self.graph
-            .completed(dispatch.dispatch, Outcome::Ok)
-            .expect("it is in flight");
-        while self.graph.next_effect().is_some() {}
-    }
-
-    /// Names the task and takes the next core of its shape.
-    fn place(&mut self, dispatch: Dispatch, block: u32) -> TaskPlace {
-        let task = &self.tasks[dispatch.task.slot as usize];
-        let kernel = &self.callable().kernels[task.kernel_idx];
-        let number = task.number;
-        let cores = self.machine.cores;
-        let count = if kernel.core == CoreType::Aiv {
-            cores.aiv
-        } else {
-            cores.aic
+    /// Finds the element that decides whether the task runs; one more input, as far as the graph
+    /// goes.
+    fn find_predicate(
+        &mut self,
+        args: &CoreArgs<'_>,
+        memory: &DeviceMemory,
+    ) -> Result<Option<(CoreTensor, Condition)>, OrchestrationError> {
+        let Some(predicate) = &args.predicate else {
+            return Ok(None);
         };
-        let next = &mut self.next_core[shape(kernel.core)];
-        let core_idx = *next;
-        *next = (core_idx + 1) % count;
-        TaskPlace {
-            kernel: kernel.name,
-            task: number,
-            block,
-            core: kernel.core,
-            core_idx,
-        }
-    }
-
-    fn fault_at(&self, task: u64) -> Option<TaskFault> {
-        let faults = &self.current().faults;
-        faults
-            .iter()
-            .find(|(at, _)| *at == task)
-            .map(|(_, kind)| *kind)
-    }
-
-    /// Waits for a hanging core, a short rest at a time, until the operation's time is over.
-    fn watch_hang(&self, task: TaskPlace, since: Instant) -> Result<Step, DeviceError> {
-        let Machine {
-            chip,
-            op_timeout: limit,
-            ..
-        } = self.machine;
-        let left = limit.saturating_sub(since.elapsed());
-        if left.is_zero() {
-            let callable = self.callable().name;
-            return Err(DeviceError::Timeout {
-                chip,
-                callable,
-                task,
-                limit,
-            });
-        }
-        std::thread::sleep(left.min(HANG_REST));
-        Ok(Step::Hanging)
+        let tag = Tag::Input;
+        let found = memory.allocations().find(&predicate.element, tag)?;
+        self.accesses.push(found.access);
+        let start = memory.host_pointer(found.first);
+        let element = CoreTensor {
+            start,
+            view: predicate.element.view,
+            tag,
+        };
+        Ok(Some((element, predicate.condition)))
     }
 
     /// Executes tasks until the graph has a free slot.
@@ -334,16 +318,11 @@ impl Engine {
         Ok(())
     }
 
-    fn submit_to_graph(
-        &mut self,
-        core: CoreType,
-        tensors: &[Resolved],
-        after: &[TaskId],
-    ) -> Result<TaskId, SubmitError> {
-        self.accesses.clear();
-        self.accesses
-            .extend(tensors.iter().map(|it| Access::new(&it.view, it.tag)));
-        let placement = Placement::On(self.pools[shape(core)]);
+    fn submit_to_graph(&mut self, core: CoreType, after: &[TaskId]) -> Result<TaskId, SubmitError> {
+        let placement = match &self.pools[shape(core)][..] {
+            [worker] => Placement::On(*worker),
+            workers => Placement::AnyOf(workers),
+        };
         let spec = TaskSpec {
             accesses: &self.accesses,
             ..TaskSpec::new(placement)
@@ -352,30 +331,12 @@ impl Engine {
         self.graph.submit(run, &spec.after(after))
     }
 
-    /// Keeps what the graph does not: the task's arguments, in the storage of its slot.
-    fn store(
-        &mut self,
-        id: TaskId,
-        kernel_idx: usize,
-        n_blocks: u32,
-        tensors: SmallVec<[CoreTensor; 4]>,
-        scalars: &[Scalar],
-    ) {
-        let slot = id.slot as usize;
-        if slot >= self.tasks.len() {
-            self.tasks.resize_with(slot + 1, CoreTask::default);
-        }
-        let current = self.current_mut();
-        let number = current.n_submitted;
-        current.n_submitted += 1;
-        let scalars = SmallVec::from_slice(scalars);
-        self.tasks[slot] = CoreTask {
-            number,
-            kernel_idx,
-            n_blocks,
-            tensors,
-            scalars,
-        };
+    /// Tells the graph that a dispatch has ended.
+    fn finish(&mut self, dispatch: Dispatch, outcome: Outcome) {
+        self.graph
+            .completed(dispatch.dispatch, outcome)
+            .expect("it is in flight");
+        while self.graph.next_effect().is_some() {}
     }
 
     fn callable(&self) -> &'static ChipCallable {
@@ -389,15 +350,6 @@ impl Engine {
     fn current_mut(&mut self) -> &mut Current {
         self.current.as_mut().expect("a run that began")
     }
-}
-
-/// What one step did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Executed,
-    Hanging,
-    /// No task is ready and none is in flight: whatever was submitted has ended.
-    Idle,
 }
 
 /// Position of a core shape in the tables of the engine.

@@ -2,19 +2,20 @@
 //!
 //! # Addresses
 //!
-//! A device address is not a host pointer. Each chip reserves one range of host memory (the *arena*, which
-//! costs nothing until touched) and shows it to programs at [`BASE`], the same on every chip. So two chips
-//! hand out equal addresses, as real ones do, and a program that confuses them is caught here instead of on
-//! hardware. Turning an address into memory is one subtraction, but only behind a look-up that proves that
-//! the whole range lies inside one live allocation ([`Allocations::resolve`]).
+//! A device address is not a host pointer. Each chip reserves one range of host memory (the
+//! *arena*, which costs nothing until touched) and shows it to programs at [`BASE`], the same on
+//! every chip. So two chips hand out equal addresses, as real ones do, and a program that confuses
+//! them is caught here instead of on hardware. Turning an address into memory is one subtraction,
+//! but only behind a look-up that proves that the whole range lies inside one live allocation
+//! ([`Allocations::resolve`]).
 //!
 //! # Safety
 //!
-//! The `unsafe` here is copies to and from the arena, and giving pages back. Every range comes from
-//! [`Allocations::resolve`], which keeps it inside the mapping; the mapping lives as long as `self`. Bytes
-//! of the arena are always initialised (the kernel hands out zeroed pages), and no reference into the arena
-//! outlives a call of this file: whoever needs a slice makes it from
-//! [`DeviceMemory::host_pointer`] under its own proof.
+//! The `unsafe` here is copies to and from the arena, guards behind allocations, and giving pages
+//! back. Every range comes from [`Allocations::resolve`], which keeps it inside the mapping; the
+//! mapping lives as long as `self`. Bytes of the arena are always initialised (the kernel hands out
+//! zeroed pages), and no reference into the arena outlives a call of this file: whoever needs a
+//! slice makes it from [`DeviceMemory::host_pointer`] under its own proof.
 
 #![expect(
     unsafe_code,
@@ -27,6 +28,7 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use crate::allocations::Allocations;
 use crate::chip::{DeviceAddress, MemoryReport};
+use crate::context::CoreTensor;
 use crate::error::DeviceError;
 
 /// Where every simulated chip's memory begins, as seen by programs.
@@ -34,6 +36,12 @@ pub(crate) const BASE: u64 = 0x1240_0000_0000;
 
 /// Every allocation starts at a multiple of this many bytes and occupies a multiple of it.
 pub(crate) const ALIGNMENT: u64 = 512;
+
+/// Every allocation is followed by at least so many bytes that nobody may write.
+pub(crate) const GUARD_BYTES: u64 = 64;
+
+/// What they hold.
+const GUARD_PATTERN: u8 = 0xFD;
 
 /// Freed allocations of at least this size give their pages back to the host.
 const RETURN_BYTES_MIN: u64 = 32 << 20;
@@ -65,7 +73,8 @@ pub(crate) struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Reserves an address space of `budget_bytes` (rounded up to the alignment) for chip number `chip`.
+    /// Reserves an address space of `budget_bytes` (rounded up to the alignment) for chip number
+    /// `chip`.
     pub(crate) fn reserve(
         chip: u32,
         budget_bytes: u64,
@@ -105,13 +114,14 @@ impl DeviceMemory {
     /// Allocates `bytes` (zero counts as one). The contents are not specified.
     pub(crate) fn malloc(&mut self, bytes: u64) -> Result<DeviceAddress, DeviceError> {
         let wanted = bytes.max(1);
-        let rounded = wanted.checked_next_multiple_of(ALIGNMENT);
+        let rounded = block_length(wanted);
         let block = rounded.and_then(|length| Some((self.find(length)?, length)));
         let Some((base, length)) = block else {
             return Err(self.out_of_memory(bytes));
         };
         self.take(base, length);
         self.live.record(base, wanted);
+        self.guard(DeviceAddress(base + wanted)).restore();
         self.used_bytes += length;
         self.cursor = base + length;
         Ok(DeviceAddress(base))
@@ -120,11 +130,18 @@ impl DeviceMemory {
     /// Frees the allocation that starts at `address`.
     pub(crate) fn free(&mut self, address: DeviceAddress) -> Result<(), DeviceError> {
         let bytes = self.live.revoke(address)?;
-        let length = bytes.next_multiple_of(ALIGNMENT);
+        let length = block_length(bytes).expect("it was allocated with this length");
         self.used_bytes -= length;
         self.release(address.0, length);
         self.return_pages(address.0, length);
         Ok(())
+    }
+
+    /// The bytes behind the allocation that ends at `end`.
+    pub(crate) fn guard(&self, end: DeviceAddress) -> Guard {
+        Guard {
+            start: self.host_pointer(end),
+        }
     }
 
     /// The live allocations, to ask whether something lies inside one.
@@ -143,8 +160,9 @@ impl DeviceMemory {
     pub(crate) fn write(&mut self, to: DeviceAddress, from: &[u8]) -> Result<(), DeviceError> {
         self.live.resolve("copy_to", to, from.len() as u64)?;
         let start = self.host_pointer(to);
-        // SAFETY: `resolve` proved that `from.len()` bytes from `start` on belong to a live allocation; `from` is a
-        // host slice and cannot overlap the arena, to which no reference exists while `self` is borrowed.
+        // SAFETY: `resolve` proved that `from.len()` bytes from `start` on belong to a live
+        // allocation; `from` is a host slice and cannot overlap the arena, to which no reference
+        // exists while `self` is borrowed.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), start, from.len()) };
         Ok(())
     }
@@ -153,7 +171,8 @@ impl DeviceMemory {
     pub(crate) fn read(&self, to: &mut [u8], from: DeviceAddress) -> Result<(), DeviceError> {
         self.live.resolve("copy_from", from, to.len() as u64)?;
         let start = self.host_pointer(from);
-        // SAFETY: as in `write`, with the direction reversed; the arena's bytes are always initialised.
+        // SAFETY: as in `write`, with the direction reversed; the arena's bytes are always
+        // initialised.
         unsafe { std::ptr::copy_nonoverlapping(start, to.as_mut_ptr(), to.len()) };
         Ok(())
     }
@@ -161,16 +180,18 @@ impl DeviceMemory {
     /// What is used, what is free, and the largest piece that could be allocated.
     pub(crate) fn report(&self) -> MemoryReport {
         let total_bytes = self.arena.len() as u64;
+        let largest = self.free.values().copied().max().unwrap_or(0);
         MemoryReport {
             total_bytes,
             used_bytes: self.used_bytes,
             free_bytes: total_bytes - self.used_bytes,
-            largest_block_bytes: self.free.values().copied().max().unwrap_or(0),
+            largest_block_bytes: largest.saturating_sub(GUARD_BYTES),
             allocations: self.live.len(),
         }
     }
 
-    /// The next address chosen from outside, or the first free block that fits under the reuse policy.
+    /// The next address chosen from outside, or the first free block that fits under the reuse
+    /// policy.
     fn find(&mut self, length: u64) -> Option<u64> {
         if let Some(chosen) = self.placed.pop() {
             return self.holds_free(chosen, length).then_some(chosen);
@@ -240,7 +261,8 @@ impl DeviceMemory {
         let start = (base - BASE).next_multiple_of(page);
         let end = (base - BASE + length) / page * page;
         let advice = memmap2::UncheckedAdvice::DontNeed;
-        // SAFETY: the range lies inside a block that was just freed, so nobody relies on its contents.
+        // SAFETY: the range lies inside a block that was just freed, so nobody relies on its
+        // contents.
         let advised = unsafe {
             self.arena
                 .unchecked_advise_range(advice, start as usize, (end - start) as usize)
@@ -257,6 +279,56 @@ impl DeviceMemory {
             report: self.report(),
         }
     }
+}
+
+/// How many bytes an allocation of `bytes` takes, its guard included; `None` if that overflows.
+fn block_length(bytes: u64) -> Option<u64> {
+    bytes
+        .checked_add(GUARD_BYTES)?
+        .checked_next_multiple_of(ALIGNMENT)
+}
+
+/// The first bytes behind an allocation: a write past its end is seen there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guard {
+    start: *mut u8,
+}
+
+// SAFETY: guards are written while no task runs, and by code that breaks its promises; the bytes
+// are plain, and whoever reads them wants to know just that.
+unsafe impl Send for Guard {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Guard {}
+
+impl Guard {
+    /// Whether nobody wrote there.
+    pub(crate) fn is_intact(self) -> bool {
+        let mut found = [0; GUARD_BYTES as usize];
+        // SAFETY: every allocation is followed by that many bytes of its block.
+        unsafe { std::ptr::copy_nonoverlapping(self.start, found.as_mut_ptr(), found.len()) };
+        found == [GUARD_PATTERN; GUARD_BYTES as usize]
+    }
+
+    pub(crate) fn restore(self) {
+        // SAFETY: as in `is_intact`.
+        unsafe { std::ptr::write_bytes(self.start, GUARD_PATTERN, GUARD_BYTES as usize) };
+    }
+
+    /// Does what a stray write does.
+    pub(crate) fn damage(self) {
+        // SAFETY: as in `is_intact`.
+        unsafe { std::ptr::write_bytes(self.start, !GUARD_PATTERN, 1) };
+    }
+}
+
+/// The first element of a tensor that has one, as it lies in memory; what is behind it is zero.
+pub(crate) fn first_bytes(tensor: &CoreTensor) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    let len = (tensor.view.dtype().bits() / 8) as usize;
+    // SAFETY: the tensor's footprint was found in a live allocation and has an element; no task
+    // that writes it runs, because this is asked when the inputs of a task are ready.
+    unsafe { std::ptr::copy_nonoverlapping(tensor.start, bytes.as_mut_ptr(), len) };
+    bytes
 }
 
 #[cfg(test)]

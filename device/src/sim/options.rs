@@ -12,12 +12,18 @@ pub struct SimOptions {
     pub memory_bytes: u64,
     /// What happens to freed addresses.
     pub address_reuse: AddressReuse,
-    /// Addresses that the first allocations get, in this order; one that is not free makes its allocation fail.
+    /// Addresses that the first allocations get, in this order; one that is not free makes its
+    /// allocation fail.
     pub placed: Vec<DeviceAddress>,
     /// How many runs may be prepared while another executes.
     pub max_prepared: usize,
     /// After how long a hanging core task fails its run.
     pub op_timeout: Duration,
+    /// How many threads of the host its cores may use, the calling one included. With more than
+    /// one, blocks that take long are executed side by side.
+    pub host_threads: usize,
+    /// Whether to collect trace events, for `Chip::take_trace`.
+    pub trace: bool,
     /// Faults to inject, in any order.
     pub faults: Vec<SimFault>,
 }
@@ -30,6 +36,8 @@ impl Default for SimOptions {
             placed: Vec::new(),
             max_prepared: 2,
             op_timeout: Duration::from_secs(3),
+            host_threads: 1,
+            trace: false,
             faults: Vec::new(),
         }
     }
@@ -49,7 +57,7 @@ impl SimOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SimFault {
-    /// A core task faults or hangs instead of running. Makes the chip unusable.
+    /// A core task goes wrong.
     Task {
         /// Which launched run of this chip, from 0.
         run: u64,
@@ -70,12 +78,14 @@ pub enum SimFault {
     },
 }
 
-/// What an injected core task does instead of running.
+/// What goes wrong with an injected core task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TaskFault {
     /// Stops with a hardware fault.
     Hardware,
+    /// Runs, and then writes behind its first output. The run fails; the chip stays usable.
+    StrayWrite,
     /// Never ends; the run fails after the operation time limit.
     Hang,
 }

@@ -1,14 +1,15 @@
 //! The vendor's runtime and driver with every call checked, bound to one device.
 //!
-//! A refusal becomes a [`VendorError`], which names the call, both numbers of the device, the code and the library's
-//! own words (asked for on the same thread, at once, so that they belong to this call). What follows from a refusal is
-//! the caller's policy.
+//! A refusal becomes a [`VendorError`], which names the call, both numbers of the device, the code
+//! and the library's own words (asked for on the same thread, at once, so that they belong to this
+//! call). What follows from a refusal is the caller's policy.
 //!
 //! # Safety
 //!
-//! The `unsafe` here is calling through the table. Out-parameters point at locals, buffers are slices, and handles are
-//! values that the same library gave out and this crate did not give back; each block says which. Device addresses
-//! are checked by the caller against its table of live allocations.
+//! The `unsafe` here is calling through the table. Out-parameters point at locals, buffers are
+//! slices, and handles are values that the same library gave out and this crate did not give back;
+//! each block says which. Device addresses are checked by the caller against its table of live
+//! allocations.
 
 #![expect(
     unsafe_code,
@@ -196,7 +197,8 @@ impl Acl {
     /// Copies to a range that the caller checked.
     pub(crate) fn copy_to(&self, to: u64, from: &[u8]) -> Result<(), VendorError> {
         let (to, len, from) = (device_pointer(to), from.len(), from.as_ptr().cast());
-        // SAFETY: the host side is a slice of `len` bytes, the device side a range inside one live allocation.
+        // SAFETY: the host side is a slice of `len` bytes, the device side a range inside one live
+        // allocation.
         let code = unsafe { (self.table.aclrtMemcpy)(to, len, from, len, HOST_TO_DEVICE) };
         self.check("aclrtMemcpy", code)
     }
@@ -259,8 +261,8 @@ impl Acl {
         Ok(Handle(function))
     }
 
-    /// Puts a kernel on the stream. `words` is one word for the address of the rest, then the task as `abi` lays it
-    /// out; the library copies it all.
+    /// Puts a kernel on the stream. `words` is one word for the address of the rest, then the task
+    /// as `abi` lays it out; the library copies it all.
     pub(crate) fn launch(
         &self,
         function: Handle,
@@ -275,8 +277,8 @@ impl Acl {
         let (config, bytes) = (std::ptr::null_mut(), size_of_val(words));
         let args = words.as_mut_ptr().cast();
         let launch = self.table.aclrtLaunchKernelWithHostArgs;
-        // SAFETY: function and stream are live handles of this library; `args` and `holder` live through the call,
-        // and the library copies both before it returns.
+        // SAFETY: function and stream are live handles of this library; `args` and `holder` live
+        // through the call, and the library copies both before it returns.
         let code = unsafe {
             launch(
                 function.0,
@@ -317,7 +319,8 @@ impl Acl {
         if text.is_null() {
             return String::new();
         }
-        // SAFETY: the library returns a terminated string that lives until its next call on this thread.
+        // SAFETY: the library returns a terminated string that lives until its next call on this
+        // thread.
         let text = unsafe { CStr::from_ptr(text) };
         text.to_string_lossy().trim().to_owned()
     }

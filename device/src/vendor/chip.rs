@@ -2,26 +2,30 @@
 //!
 //! # A run
 //!
-//! The orchestration runs on the host, at the launch, and puts each task on one stream. The card executes a stream in
-//! order, so every edge that the tasks could have is kept, and none has to be found. A run is over when the stream is
-//! empty; runs that were launched one behind the other are over together.
+//! The orchestration runs on the host, at the launch, and puts each task on one stream. The card
+//! executes a stream in order, so every edge that the tasks could have is kept, and none has to be
+//! found. A run is over when the stream is empty; runs that were launched one behind the other are
+//! over together.
 //!
 //! # After a fault
 //!
-//! An error of the device, or a run that takes too long, makes the chip unusable at once: the mark comes from the error
-//! itself, not from a later question, since a card with an error answers "fine" to some. From then on:
+//! An error of the device, or a run that takes too long, makes the chip unusable at once: the mark
+//! comes from the error itself, not from a later question, since a card with an error answers
+//! "fine" to some. From then on:
 //! - new work is refused without a call;
-//! - close makes no call at all: on such a card each release can block for minutes, and the end of the process releases
-//!   all the same;
-//! - [`Chip::probe`] resets the card, at most [`RESETS_MAX`] times, and believes only in memory that it allocated, wrote,
-//!   read and freed. What was on the card is gone then: addresses and registered kernels' handles with it, the kernels
-//!   are loaded again.
+//! - close makes no call at all: on such a card each release can block for minutes, and the end of
+//!   the process releases all the same;
+//! - [`Chip::probe`] resets the card, at most [`RESETS_MAX`] times, and believes only in memory
+//!   that it allocated, wrote, read and freed. What was on the card is gone then: addresses and
+//!   registered kernels' handles with it, the kernels are loaded again.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+
+use taskgraph::Tag;
 
 use super::acl::{Acl, Hal, Handle, VendorError};
 use super::options::VendorOptions;
@@ -41,6 +45,7 @@ use crate::open::OpenOptions;
 use crate::orchestrator::ChipOrchestrator;
 use crate::platform::{CoreCounts, Platform};
 use crate::process::{self, Home};
+use crate::trace::TraceEvent;
 
 /// How often a probe resets a card at most.
 const RESETS_MAX: u32 = 3;
@@ -69,7 +74,8 @@ pub(crate) struct VendorChip {
 }
 
 impl VendorChip {
-    /// Opens a card, from what costs nothing to what touches it; a card that fails its first test is not opened.
+    /// Opens a card, from what costs nothing to what touches it; a card that fails its first test
+    /// is not opened.
     pub(crate) fn open(
         platform: Platform,
         device_id: u32,
@@ -215,7 +221,8 @@ impl VendorChip {
         })
     }
 
-    /// One attempt to bring the card back: reset, a new stream, memory that works, the kernels again.
+    /// One attempt to bring the card back: reset, a new stream, memory that works, the kernels
+    /// again.
     fn try_reset(&mut self) -> Result<(), DeviceError> {
         self.acl.force_reset()?;
         self.acl.set_device()?;
@@ -421,8 +428,7 @@ impl Chip for VendorChip {
             });
         }
         for tensor in &args.tensors {
-            let (first, bytes) = tensor.footprint()?;
-            self.memory.resolve("use a tensor of", first, bytes)?;
+            self.memory.find(tensor, Tag::Input)?;
         }
         let id = RunId(self.next_run);
         self.next_run += 1;
@@ -446,7 +452,8 @@ impl Chip for VendorChip {
         let since = Instant::now();
         self.runs[idx].state = match self.enqueue(idx) {
             Ok(report) => VendorState::Executing { since, report },
-            // The card may have accepted a part of it, so this is a run that failed, not one that never was.
+            // The card may have accepted a part of it, so this is a run that failed, not one that
+            // never was.
             Err(error) => VendorState::Finished(Err(error)),
         };
         Ok(())
@@ -509,6 +516,11 @@ impl Chip for VendorChip {
         Err(last.expect("at least one reset was attempted"))
     }
 
+    /// Nothing: the card's own profiler sees more than the host can.
+    fn take_trace(&mut self) -> Vec<TraceEvent> {
+        Vec::new()
+    }
+
     fn close(&mut self) -> Result<(), DeviceError> {
         self.home.check()?;
         if std::mem::replace(&mut self.closed, true) {
@@ -530,7 +542,8 @@ impl Drop for VendorChip {
     }
 }
 
-/// Gives a device back that could not be opened whole, unless it is at fault: then a release may block.
+/// Gives a device back that could not be opened whole, unless it is at fault: then a release may
+/// block.
 fn give_up(acl: Acl, error: &VendorError) {
     if !error.is_device_fault()
         && let Err(error) = acl.reset_device()

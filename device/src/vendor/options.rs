@@ -8,8 +8,8 @@ use std::time::Duration;
 pub struct VendorOptions {
     /// Directories of the vendor's libraries; those of the environment unless said.
     pub library_dirs: Vec<PathBuf>,
-    /// The list of visible devices; that of the environment unless said. It must be what the runtime library of this
-    /// process sees.
+    /// The list of visible devices; that of the environment unless said. It must be what the
+    /// runtime library of this process sees.
     pub visible_devices: Option<String>,
     /// How long a launched run may take before it fails and the chip counts as unusable.
     pub run_timeout: Duration,

@@ -1,5 +1,5 @@
-//! What a run on a card consists of: a callable with its kernels there, and the tasks that its orchestration puts on the
-//! stream.
+//! What a run on a card consists of: a callable with its kernels there, and the tasks that its
+//! orchestration puts on the stream.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -111,14 +111,27 @@ pub(super) struct Builder<'run> {
 }
 
 impl RunBuilder for Builder<'_> {
-    fn submit(&mut self, kernel_idx: usize, args: &CoreArgs) -> Result<TaskId, OrchestrationError> {
+    fn submit(
+        &mut self,
+        kernel_idx: usize,
+        args: &CoreArgs<'_>,
+    ) -> Result<TaskId, OrchestrationError> {
         if self.fault.is_some() {
             return Err(OrchestrationError::RunFailed);
         }
         let kernel = self.loaded.callable.kernels[kernel_idx].name;
         let n_blocks = args.block_count(kernel)?;
-        let tensors = self.memory.tensors(kernel, args)?;
-        let tensors = tensors.iter().map(|it| (it.first.0, it.view));
+        if args.predicate.is_some() {
+            let problem =
+                "predicates are not built for this backend; branch in the kernel".to_owned();
+            return Err(OrchestrationError::Task { kernel, problem });
+        }
+        let mut found = Vec::new();
+        self.memory.find_all(kernel, args, &mut found)?;
+        let tensors = found
+            .iter()
+            .zip(&args.tensors)
+            .map(|(it, (tensor, _))| (it.first.0, tensor.view));
         self.task.fill(tensors, &args.scalars, n_blocks);
         // The first word receives the device address of the rest.
         let mut words = vec![0];

@@ -57,8 +57,8 @@ pub(crate) struct SearchPath {
 }
 
 impl SearchPath {
-    /// The given directories alone, or `$ASCEND_HOME_PATH/lib64` and the like, `$LD_LIBRARY_PATH`, and what the loader
-    /// knows besides.
+    /// The given directories alone, or `$ASCEND_HOME_PATH/lib64` and the like, `$LD_LIBRARY_PATH`,
+    /// and what the loader knows besides.
     pub(crate) fn new(given: &[PathBuf]) -> Self {
         if !given.is_empty() {
             return Self {

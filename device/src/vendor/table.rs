@@ -1,12 +1,14 @@
-//! The functions of the vendor's libraries that this crate calls, as raw pointers: no policy, no checks.
+//! The functions of the vendor's libraries that this crate calls, as raw pointers: no policy, no
+//! checks.
 //!
-//! Signatures are those of the vendor's `acl/acl_rt.h` and `ascend_hal.h`; handles are opaque pointers, enumerations
-//! are 32-bit integers. Every required function is found when the table is made, before any of them is called.
+//! Signatures are those of the vendor's `acl/acl_rt.h` and `ascend_hal.h`; handles are opaque
+//! pointers, enumerations are 32-bit integers. Every required function is found when the table is
+//! made, before any of them is called.
 //!
 //! # Safety
 //!
-//! Each symbol is cast to the signature that the header of interface version [`ACL_MAJOR`] declares for its name; the
-//! version that the library reports is compared before the table is handed out.
+//! Each symbol is cast to the signature that the header of interface version [`ACL_MAJOR`] declares
+//! for its name; the version that the library reports is compared before the table is handed out.
 
 #![expect(
     unsafe_code,
@@ -18,7 +20,8 @@ use std::ptr::NonNull;
 
 use crate::library::{LibraryError, Loaded};
 
-/// The interface version that these signatures belong to: its first part rises with incompatible changes.
+/// The interface version that these signatures belong to: its first part rises with incompatible
+/// changes.
 pub(crate) const ACL_MAJOR: c_int = 1;
 
 /// A code of the runtime library; 0 is success.
@@ -104,7 +107,8 @@ table! {
     optional {}
 }
 
-/// `aclrtPlaceHolderInfo`: where in the arguments the device address of a copied part has to be written.
+/// `aclrtPlaceHolderInfo`: where in the arguments the device address of a copied part has to be
+/// written.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct PlaceHolder {

@@ -1,11 +1,12 @@
 //! Which cards a process may use, and the two numbers that each of them has.
 //!
-//! With `ASCEND_RT_VISIBLE_DEVICES=6,2` a process has two devices. The runtime library renumbers them: its device 0 is
-//! card 6. The driver below it does not: its card 6 is card 6. So every call site takes one of two types, and mixing
-//! them up does not compile: [`LogicalId`] for the runtime library, [`PhysicalId`] for the driver.
+//! With `ASCEND_RT_VISIBLE_DEVICES=6,2` a process has two devices. The runtime library renumbers
+//! them: its device 0 is card 6. The driver below it does not: its card 6 is card 6. So every call
+//! site takes one of two types, and mixing them up does not compile: [`LogicalId`] for the runtime
+//! library, [`PhysicalId`] for the driver.
 //!
-//! A malformed list is refused whole. (The runtime library itself would silently use what stands before the first bad
-//! entry, so that a slip of the pen moves a program to other cards.)
+//! A malformed list is refused whole. (The runtime library itself would silently use what stands
+//! before the first bad entry, so that a slip of the pen moves a program to other cards.)
 
 use std::fmt;
 

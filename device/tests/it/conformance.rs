@@ -37,8 +37,8 @@ impl Subject {
     }
 }
 
-/// Runs a check on a fresh chip of every kind: both simulated ones, the vendor's backend on the fake library, and what
-/// hardware there is.
+/// Runs a check on a fresh chip of every kind: both simulated ones, the vendor's backend on the
+/// fake library, and what hardware there is.
 fn on_every_chip(check: impl Fn(&mut dyn Chip, &'static ChipCallable)) {
     let fake = Fake::new(&[]);
     let mut subjects = vec![

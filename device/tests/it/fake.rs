@@ -150,7 +150,8 @@ impl Fake {
         let forget = self.symbol::<unsafe extern "C" fn()>(library, "fake_forget");
         // SAFETY: the signature is that of `fake_log`.
         let text = unsafe { log() };
-        // SAFETY: the library returns a terminated string; no chip of it is in use on another thread.
+        // SAFETY: the library returns a terminated string; no chip of it is in use on another
+        // thread.
         let lines = unsafe { CStr::from_ptr(text) }
             .to_str()
             .unwrap()

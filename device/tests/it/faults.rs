@@ -124,3 +124,24 @@ fn two_chips_hand_out_equal_addresses_and_share_nothing() {
     a.copy_from(&mut found, address).unwrap();
     assert_eq!(found, [1; 4]);
 }
+
+#[test]
+fn a_stray_write_fails_its_run_with_task_and_argument_and_the_chip_goes_on() {
+    let fault = SimFault::Task {
+        run: 0,
+        task: 1,
+        kind: TaskFault::StrayWrite,
+    };
+    let mut chip = sim(with_fault(fault));
+    let work = FourTasks::on(&mut *chip, 8);
+    let slot = chip.register(&FOUR_TASKS).unwrap();
+    let error = device::run(&mut *chip, slot, work.args.clone()).unwrap_err();
+    assert_eq!(
+        chain(&error),
+        "execute task 1 (kernel `sub`, block 0, AIV core 1) of `four_tasks` on chip 0: \
+         stay inside tensor argument 2: bytes behind its allocation were overwritten"
+    );
+    assert!(chip.unusable().is_none());
+    device::run(&mut *chip, slot, work.args.clone()).unwrap();
+    work.check(&mut *chip);
+}

@@ -1,4 +1,5 @@
-//! Kernels from C and C++ sources on the simulator: compiled, cached, loaded, called, and what goes wrong.
+//! Kernels from C and C++ sources on the simulator: compiled, cached, loaded, called, and what goes
+//! wrong.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -403,4 +404,34 @@ fn a_library_that_does_not_fit_is_refused_when_it_is_registered(
     bench.write("local.c", text);
     let error = bench.chip().register(&REFUSED).unwrap_err();
     assert!(chain(&error).contains(expected), "{}", chain(&error));
+}
+
+#[test]
+fn a_compiled_kernel_that_writes_behind_its_output_is_found_out() {
+    let bench = Bench::new();
+    bench.write(
+        "local.c",
+        "#include \"device_kernel.h\"\nDEVICE_KERNEL(local) {\n\
+         float *x = (float *)device_tensor_at(task, 0)->data;\n\
+         for (int i = 0; i <= 4; i++) x[i] = i;\nDEVICE_RETURN(0); }\n",
+    );
+    static STRAY: ChipCallable = ChipCallable {
+        name: "stray",
+        orchestration: |orch, args| {
+            orch.submit("local", core_args().output(args.tensor(0)?))?;
+            Ok(())
+        },
+        kernels: &[LOCAL],
+    };
+    let mut chip = bench.chip();
+    let slot = chip.register(&STRAY).unwrap();
+    let four = upload::<f32>(&mut *chip, &[0.0; 4]);
+    let five = upload::<f32>(&mut *chip, &[0.0; 5]);
+    let error = device::run(&mut *chip, slot, ChipArgs::new().with_tensor(four)).unwrap_err();
+    assert!(
+        chain(&error).contains("stay inside tensor argument 0"),
+        "{}",
+        chain(&error)
+    );
+    device::run(&mut *chip, slot, ChipArgs::new().with_tensor(five)).unwrap();
 }

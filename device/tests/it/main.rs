@@ -1,6 +1,8 @@
-//! What a chip does, seen from outside: one conformance suite for every backend, and the simulator's own promises.
+//! What a chip does, seen from outside: one conformance suite for every backend, and the
+//! simulator's own promises.
 
 mod conformance;
+mod cores;
 mod fake;
 mod faults;
 mod kernels;

@@ -7,7 +7,8 @@ use device::{
 };
 use taskgraph::DType;
 
-/// (a + b) * (a - b), in four tasks: two that may run together, one that needs both, and a scaling by a scalar.
+/// (a + b) * (a - b), in four tasks: two that may run together, one that needs both, and a scaling
+/// by a scalar.
 pub(crate) static FOUR_TASKS: ChipCallable = ChipCallable {
     name: "four_tasks",
     orchestration: four_tasks,

@@ -1,5 +1,5 @@
-//! The vendor's backend on a library that records its calls: which number each call gets, what is checked before the
-//! first one, what a fault leaves behind.
+//! The vendor's backend on a library that records its calls: which number each call gets, what is
+//! checked before the first one, what a fault leaves behind.
 
 use std::ffi::c_int;
 use std::fs;
@@ -227,7 +227,8 @@ fn two_libraries_keep_globals_of_their_own() {
     assert_ne!(a.global(), b.global());
 }
 
-/// DV-5: a faulted task, releases that would block, a settled card that is still broken, a reset that helps late.
+/// DV-5: a faulted task, releases that would block, a settled card that is still broken, a reset
+/// that helps late.
 #[test]
 fn a_faulted_card_refuses_work_closes_without_a_call_and_recovers_by_a_real_probe() {
     let (fake, other) = (Fake::new(&[]), Fake::new(&[]));

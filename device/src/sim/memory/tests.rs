@@ -24,7 +24,7 @@ fn ranges_are_accepted_inside_one_live_allocation_only() {
     let mut memory = memory(AddressReuse::AtOnce);
     let base = memory.malloc(512).unwrap();
     let next = memory.malloc(512).unwrap();
-    assert_eq!(next.0, base.0 + 512, "neighbours");
+    assert_eq!(next.0, base.0 + 1024, "the next block");
     let at = |offset: u64| DeviceAddress(base.0 + offset);
     let resolve = |address, bytes| memory.allocations().resolve("use", address, bytes);
     assert!(resolve(at(0), 512).is_ok());
@@ -38,7 +38,7 @@ fn ranges_are_accepted_inside_one_live_allocation_only() {
     assert_eq!(problem(resolve(at(1), 512)), past);
     assert_eq!(problem(resolve(at(1), u64::MAX)), AddressProblem::Overflow);
     assert_eq!(
-        problem(resolve(at(1024), 1)),
+        problem(resolve(at(1024), 513)),
         AddressProblem::PastEnd {
             base: next.0,
             bytes: 512
@@ -96,14 +96,14 @@ fn a_freed_address_comes_back_at_once_or_late_as_chosen() {
 #[test]
 fn running_out_says_what_was_wanted_what_is_free_and_the_largest_block() {
     let mut memory = memory(AddressReuse::AtOnce);
-    let quarter = BUDGET / 4;
+    let quarter = BUDGET / 4 - GUARD_BYTES;
     let blocks: Vec<_> = (0..4).map(|_| memory.malloc(quarter).unwrap()).collect();
     memory.free(blocks[0]).unwrap();
     memory.free(blocks[2]).unwrap();
     let error = memory.malloc(quarter + 1).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "allocate 8193 bytes on chip 3: 16384 of 32768 bytes are free, the largest block has 8192"
+        "allocate 8129 bytes on chip 3: 16384 of 32768 bytes are free, the largest block has 8128"
     );
     assert!(memory.malloc(u64::MAX).is_err(), "a size that overflows");
     assert!(memory.malloc(quarter).is_ok(), "usable afterwards");
@@ -125,7 +125,7 @@ fn chosen_addresses_are_handed_out_in_order_and_refused_when_taken() {
 #[test]
 fn a_large_freed_allocation_gives_its_pages_back() {
     let mut memory =
-        DeviceMemory::reserve(0, 2 * RETURN_BYTES_MIN, AddressReuse::AtOnce, Vec::new()).unwrap();
+        DeviceMemory::reserve(0, 4 * RETURN_BYTES_MIN, AddressReuse::AtOnce, Vec::new()).unwrap();
     let address = memory.malloc(RETURN_BYTES_MIN).unwrap();
     memory
         .write(address, &vec![7; RETURN_BYTES_MIN as usize])
@@ -169,6 +169,21 @@ proptest! {
             memory.free(address).unwrap();
         }
         let report = memory.report();
-        prop_assert_eq!((report.used_bytes, report.largest_block_bytes), (0, BUDGET));
+        prop_assert_eq!((report.used_bytes, report.largest_block_bytes), (0, BUDGET - GUARD_BYTES));
+    }
+}
+
+#[test]
+fn a_write_behind_an_allocation_is_seen_at_its_guard() {
+    let mut memory = memory(AddressReuse::AtOnce);
+    for bytes in [1, 448, 449, 512, 1000] {
+        let base = memory.malloc(bytes).unwrap();
+        memory.write(base, &vec![7; bytes as usize]).unwrap();
+        let guard = memory.guard(DeviceAddress(base.0 + bytes));
+        assert!(guard.is_intact(), "{bytes} bytes may be written");
+        guard.damage();
+        assert!(!guard.is_intact());
+        guard.restore();
+        assert!(guard.is_intact());
     }
 }
