@@ -104,25 +104,6 @@ impl Ledger {
         }
     }
 
-    /// Gives up the readers on a chain and returns the chain of what is left.
-    ///
-    /// For a task that failed: nobody needs to wait for its reads any more, but whoever reads what
-    /// it should have written still has to learn of the failure.
-    pub(crate) fn retire_reads(&mut self, mut chain: u32) -> u32 {
-        let mut kept = NONE;
-        while chain != NONE {
-            let next = self.records[chain].chain;
-            if self.records[chain].role == Role::Writer {
-                self.records[chain].chain = kept;
-                kept = chain;
-            } else {
-                self.give_up(chain);
-            }
-            chain = next;
-        }
-        kept
-    }
-
     /// Number of records, those that were taken over included.
     pub(crate) fn n_records(&self) -> usize {
         self.records.len()
@@ -218,5 +199,7 @@ impl Ledger {
     }
 }
 
+#[cfg(test)]
+mod oracle;
 #[cfg(test)]
 mod tests;

@@ -119,7 +119,8 @@ impl Scheduler {
         Ok(worker)
     }
 
-    /// Begins a run. Its tasks may be submitted at once; they start when all earlier runs are over.
+    /// Begins a run. It takes tasks when all earlier runs are sealed or cancelled, and they start when
+    /// all earlier runs are over.
     pub fn begin_run(&mut self) -> RunId {
         self.runs.begin()
     }
@@ -144,11 +145,9 @@ impl Scheduler {
     /// # Errors
     /// When there is no such run, or it is over.
     pub fn cancel(&mut self, run: RunId) -> Result<(), EventError> {
-        let found = self
-            .runs
-            .unfinished(run)
-            .ok_or(EventError::UnknownRun { run })?;
-        found.is_cancelled = true;
+        if !self.runs.cancel(run) {
+            return Err(EventError::UnknownRun { run });
+        }
         self.runs_are_due = true;
         self.drop_backlog(ShortRun::of(run));
         if self.runs.is_active(ShortRun::of(run)) {
@@ -354,16 +353,14 @@ impl Scheduler {
         }
     }
 
-    /// Gives back what an ended task holds. A failed one keeps its slot and what it should have
-    /// written until its run is over.
+    /// Gives back what an ended task holds. A failed one keeps its slot and its records until its run
+    /// is over, so that whoever reads what it should have written learns of the failure.
     fn let_go(&mut self, index: u32, failed: bool) {
-        let records = self.arena[index].records;
         if failed {
-            self.arena[index].records = self.ledger.retire_reads(records);
             let run = self.arena[index].run;
             self.runs.of_task(run).failed.push(&mut self.arena, index);
         } else {
-            self.ledger.retire(records);
+            self.ledger.retire(self.arena[index].records);
             self.arena.give_back(index);
         }
     }

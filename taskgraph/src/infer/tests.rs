@@ -120,12 +120,17 @@ fn a_retired_task_takes_its_own_records_only() {
 }
 
 #[test]
-fn a_failed_task_is_still_seen_by_readers_and_no_more_as_a_reader() {
-    let mut tasks = Tasks::default();
-    tasks.task(&[(bytes(0, 10), Input), (bytes(10, 20), Output)]);
-    tasks.chains[0] = tasks.ledger.retire_reads(tasks.chains[0]);
-    assert_eq!(tasks.task(&[(bytes(0, 10), Output)]), []);
-    assert_eq!(tasks.task(&[(bytes(0, 20), Input)]), [(0, Data), (1, Data)]);
+fn a_write_over_an_end_leaves_the_other_bytes_to_the_older_writer() {
+    for (write, left, gone) in [
+        ((0, 60), (60, 61), (59, 60)),
+        ((40, 100), (39, 40), (40, 41)),
+    ] {
+        let mut tasks = Tasks::default();
+        tasks.task(&[(bytes(0, 100), Output)]);
+        tasks.task(&[(bytes(write.0, write.1), Output)]);
+        assert_eq!(tasks.task(&[(bytes(left.0, left.1), Input)]), [(0, Data)]);
+        assert_eq!(tasks.task(&[(bytes(gone.0, gone.1), Input)]), [(1, Data)]);
+    }
 }
 
 #[test]

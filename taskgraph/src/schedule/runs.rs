@@ -1,9 +1,10 @@
 //! Runs: admitted first-in-first-out, each with its own counts and first cause.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 use super::list::List;
-use super::spec::{RunOutcome, RunStatus, TaskEnd};
+use super::spec::{RunOutcome, RunStatus, SubmitError, TaskEnd};
 use crate::ids::{RunId, TaskId};
 
 /// A run in a slot: the low half of its number, which tells the runs that are kept apart.
@@ -64,6 +65,8 @@ pub(super) struct Runs {
     base: u64,
     /// The run whose tasks are dispatched: the first that is not over.
     active: u64,
+    /// The run that takes tasks: the first that is open.
+    building: u64,
 }
 
 impl Runs {
@@ -77,9 +80,26 @@ impl Runs {
         self.all.get_mut(index as usize)
     }
 
-    /// A run that takes tasks.
-    pub(super) fn open(&mut self, run: RunId) -> Option<&mut Run> {
-        self.get_mut(run).filter(|run| run.is_open())
+    /// Checks that the run takes tasks.
+    pub(super) fn check_building(&self, run: RunId) -> Result<(), SubmitError> {
+        let end = self.base + self.all.len() as u64;
+        match run.0.cmp(&self.building) {
+            _ if run.0 >= end => Err(SubmitError::RunClosed { run }),
+            Ordering::Equal => Ok(()),
+            Ordering::Less => Err(SubmitError::RunClosed { run }),
+            Ordering::Greater if !self.is_open(run) => Err(SubmitError::RunClosed { run }),
+            Ordering::Greater => {
+                let earlier = RunId(self.building);
+                Err(SubmitError::EarlierRunOpen { run, earlier })
+            }
+        }
+    }
+
+    fn is_open(&self, run: RunId) -> bool {
+        let index = run.0.checked_sub(self.base);
+        index
+            .and_then(|index| self.all.get(index as usize))
+            .is_some_and(Run::is_open)
     }
 
     /// A run that is not over.
@@ -103,9 +123,29 @@ impl Runs {
     }
 
     pub(super) fn seal(&mut self, run: RunId) -> bool {
-        self.unfinished(run)
+        let found = self
+            .unfinished(run)
             .map(|run| run.is_sealed = true)
-            .is_some()
+            .is_some();
+        self.close_built();
+        found
+    }
+
+    pub(super) fn cancel(&mut self, run: RunId) -> bool {
+        let found = self
+            .unfinished(run)
+            .map(|run| run.is_cancelled = true)
+            .is_some();
+        self.close_built();
+        found
+    }
+
+    /// Moves on to the first run that is open.
+    fn close_built(&mut self) {
+        let end = self.base + self.all.len() as u64;
+        while self.building < end && !self.is_open(RunId(self.building)) {
+            self.building += 1;
+        }
     }
 
     pub(super) fn status(&self, run: RunId) -> Option<RunStatus> {

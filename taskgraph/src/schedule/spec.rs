@@ -255,6 +255,15 @@ pub enum SubmitError {
         /// The run.
         run: RunId,
     },
+    /// An earlier run still takes tasks. Its tasks come first, all of them, so that those of this run
+    /// can be ordered after them: wait until it is sealed or cancelled.
+    #[error("{run} takes no tasks yet: {earlier} is still being built; seal it, then retry")]
+    EarlierRunOpen {
+        /// The run.
+        run: RunId,
+        /// The run that is in front.
+        earlier: RunId,
+    },
     /// As many tasks are live as the limits allow; wait until one ends.
     #[error(
         "all {tasks_max} task slots are in use, the oldest by {oldest}; complete tasks, then retry"

@@ -48,9 +48,7 @@ impl Scheduler {
     }
 
     fn check(&mut self, run: RunId, spec: &TaskSpec<'_>) -> Result<(), SubmitError> {
-        if self.runs.open(run).is_none() {
-            return Err(SubmitError::RunClosed { run });
-        }
+        self.runs.check_building(run)?;
         if self.arena.is_full() {
             let tasks_max = self.limits.tasks_max;
             return Err(SubmitError::SlotsFull {

@@ -4,5 +4,14 @@ mod failures;
 mod groups;
 mod ordering;
 mod runs;
+mod simulation;
 mod support;
 mod workers;
+
+/// The simulation is an example, so that it can be run for long; the tests run a little of it.
+#[path = "../../examples/sim_test/model.rs"]
+mod model;
+#[path = "../../examples/sim_test/play.rs"]
+mod play;
+#[path = "../../examples/sim_test/scenario.rs"]
+mod scenario;

@@ -87,9 +87,21 @@ fn cancelling_drops_what_has_not_started_and_lets_the_rest_finish() {
 }
 
 #[test]
+fn a_run_takes_no_task_while_an_earlier_one_is_being_built() {
+    let mut bench = Bench::new(1, 0, Depth::One);
+    let (earlier, run) = (bench.run, bench.graph.begin_run());
+    let spec = TaskSpec::new(Placement::On(bench.next_level[0]));
+    let refused = bench.graph.submit(run, &spec);
+    assert_eq!(refused, Err(SubmitError::EarlierRunOpen { run, earlier }));
+    bench.graph.seal(earlier).unwrap();
+    bench.graph.submit(run, &spec).unwrap();
+}
+
+#[test]
 fn cancelling_a_run_that_waits_ends_it_before_its_turn() {
     let mut bench = Bench::new(1, 0, Depth::One);
     let a = bench.on(0, &[]);
+    bench.graph.seal(bench.run).unwrap();
     let second = bench.graph.begin_run();
     let on = Placement::On(bench.next_level[0]);
     let b = bench.graph.submit(second, &TaskSpec::new(on)).unwrap();
@@ -102,7 +114,6 @@ fn cancelling_a_run_that_waits_ends_it_before_its_turn() {
     ));
     let third = bench.graph.begin_run();
     let c = bench.graph.submit(third, &TaskSpec::new(on)).unwrap();
-    bench.graph.seal(bench.run).unwrap();
     assert_eq!(bench.ok(a), [c]);
 }
 
@@ -111,9 +122,9 @@ fn a_failure_poisons_a_later_run_that_was_built_on_its_data() {
     let mut bench = Bench::new(1, 0, Depth::One);
     let first = bench.run;
     let a = bench.on(0, &[(X, Tag::Output)]);
+    bench.graph.seal(first).unwrap();
     bench.run = bench.graph.begin_run();
     let b = bench.on(0, &[(X, Tag::Input)]);
-    bench.graph.seal(first).unwrap();
     bench.graph.seal(bench.run).unwrap();
     bench.dispatch();
     bench.fail(a);
