@@ -50,21 +50,28 @@ enum News {
 struct Desk {
     /// The request stamp that has been dealt with: another one is news.
     seen: Stamp,
-    /// The sequence number of the request that is held, unanswered.
-    held: Option<u32>,
-    buffer: Bytes,
+    /// Taken by the request that is held, unanswered.
+    ticket: Option<Box<Ticket>>,
 }
 
 impl ChildEnd {
     pub(crate) fn new(shared: Shared) -> ChildEnd {
-        let desk = |exchange: &Exchange| Desk {
-            seen: Stamp::UNUSED,
-            held: None,
-            buffer: Bytes::with_capacity(exchange.request.capacity()),
+        let desk = |frame: usize, exchange: &Exchange| {
+            let payload = Bytes::with_capacity(exchange.request.capacity());
+            let ticket = Ticket {
+                frame,
+                payload,
+                ..Ticket::default()
+            };
+            Desk {
+                seen: Stamp::UNUSED,
+                ticket: Some(Box::new(ticket)),
+            }
         };
-        let tasks = std::array::from_fn(|i| desk(shared.tasks.get(i).unwrap_or(&shared.control)));
+        let tasks =
+            std::array::from_fn(|i| desk(i, shared.tasks.get(i).unwrap_or(&shared.control)));
         ChildEnd {
-            control: desk(&shared.control),
+            control: desk(0, &shared.control),
             tasks,
             shared,
             waiter: Waiter::new(),
@@ -120,7 +127,7 @@ impl ChildEnd {
         self.check()?;
         if !task.0.accepted {
             task.0.accepted = true;
-            let reply = &self.shared.tasks[usize::from(task.0.frame)].reply;
+            let reply = &self.shared.tasks[task.0.frame].reply;
             reply.write_identity(&task.0.identity);
             reply.publish(Stamp::new(task.0.sequence, label::ACCEPTED, 0));
             self.shared.doorbell.ring();
@@ -141,34 +148,20 @@ impl ChildEnd {
         task: Task,
         outcome: Result<&[u8], Failure<'_>>,
     ) -> Result<(), Refused<Task>> {
-        let ticket = &task.0;
+        let Task(ticket) = task;
         let failed = if ticket.accepted {
             label::FAILED
         } else {
             label::REFUSED
         };
-        let frame = usize::from(ticket.frame);
-        let answered = self.check().map_err(ReplyError::Poisoned).and_then(|()| {
-            let reply = &mut self.shared.tasks[frame].reply;
-            answer(
-                &mut self.tasks[frame],
-                reply,
-                ticket,
-                outcome,
-                failed,
-                &mut self.failure,
-            )
-        });
-        match answered {
-            Ok(()) => self.shared.doorbell.ring(),
-            Err(error) => {
-                return Err(Refused {
-                    request: Box::new(task),
-                    error,
-                });
-            }
+        let frame = ticket.frame;
+        if let Err(error) = self.answer_task(&ticket, outcome, failed) {
+            return Err(Refused {
+                request: Task(ticket),
+                error,
+            });
         }
-        self.tasks[frame].buffer = task.0.payload;
+        self.tasks[frame].ticket = Some(ticket);
         Ok(())
     }
 
@@ -182,21 +175,14 @@ impl ChildEnd {
         control: Control,
         outcome: Result<&[u8], Failure<'_>>,
     ) -> Result<(), Refused<Control>> {
-        let answered = self.check().map_err(ReplyError::Poisoned).and_then(|()| {
-            let reply = &mut self.shared.control.reply;
-            let (desk, text) = (&mut self.control, &mut self.failure);
-            answer(desk, reply, &control.0, outcome, label::REFUSED, text)
-        });
-        match answered {
-            Ok(()) => self.shared.doorbell.ring(),
-            Err(error) => {
-                return Err(Refused {
-                    request: Box::new(control),
-                    error,
-                });
-            }
+        let Control(ticket) = control;
+        if let Err(error) = self.answer_control(&ticket, outcome) {
+            return Err(Refused {
+                request: Control(ticket),
+                error,
+            });
         }
-        self.control.buffer = control.0.payload;
+        self.control.ticket = Some(ticket);
         Ok(())
     }
 
@@ -221,6 +207,39 @@ impl ChildEnd {
     #[must_use]
     pub fn wait_stats(&self) -> WaitStats {
         self.waiter.stats()
+    }
+
+    #[inline]
+    fn answer_task(
+        &mut self,
+        ticket: &Ticket,
+        outcome: Result<&[u8], Failure<'_>>,
+        failed: u8,
+    ) -> Result<(), ReplyError> {
+        self.check()?;
+        let reply = &mut self.shared.tasks[ticket.frame].reply;
+        answer(
+            &self.tasks[ticket.frame],
+            reply,
+            ticket,
+            outcome,
+            failed,
+            &mut self.failure,
+        )?;
+        self.shared.doorbell.ring();
+        Ok(())
+    }
+
+    fn answer_control(
+        &mut self,
+        ticket: &Ticket,
+        outcome: Result<&[u8], Failure<'_>>,
+    ) -> Result<(), ReplyError> {
+        self.check()?;
+        let (reply, text) = (&mut self.shared.control.reply, &mut self.failure);
+        answer(&self.control, reply, ticket, outcome, label::REFUSED, text)?;
+        self.shared.doorbell.ring();
+        Ok(())
     }
 
     /// Waits for news, spinning on lines that stay in this processor's cache until the parent writes.
@@ -303,7 +322,7 @@ impl ChildEnd {
     fn take_task(&mut self, frame: usize, stamp: Stamp) -> Result<Request, Poisoned> {
         let desk = &mut self.tasks[frame];
         let name = FrameName::Task(frame);
-        match desk.take(&mut self.shared.tasks[frame].request, frame, stamp) {
+        match desk.take(&mut self.shared.tasks[frame].request, stamp) {
             Ok(ticket) => {
                 self.due = following(self.due);
                 Ok(Request::Task(Task(ticket)))
@@ -319,10 +338,7 @@ impl ChildEnd {
         if stamp.sequence() != due {
             return Err(self.poison(impossible(name, stamp, due)));
         }
-        match self
-            .control
-            .take(&mut self.shared.control.request, 0, stamp)
-        {
+        match self.control.take(&mut self.shared.control.request, stamp) {
             Ok(ticket) => Ok(Request::Control(Control(ticket))),
             Err(None) => Err(self.poison(impossible(name, stamp, due))),
             Err(Some(e)) => Err(self.poison(unreadable(name, e))),
@@ -342,14 +358,12 @@ impl ChildEnd {
 #[cfg(all(loom, test))]
 impl ChildEnd {
     pub(crate) fn write_unpublished(&mut self, task: &Task, bytes: &[u8]) {
-        let reply = &mut self.shared.tasks[usize::from(task.0.frame)].reply;
+        let reply = &mut self.shared.tasks[task.0.frame].reply;
         reply.write(&task.0.identity, bytes).unwrap();
     }
 
     pub(crate) fn publish_without_ringing(&mut self, task: &Task, stamp: Stamp) {
-        self.shared.tasks[usize::from(task.0.frame)]
-            .reply
-            .publish(stamp);
+        self.shared.tasks[task.0.frame].reply.publish(stamp);
     }
 }
 
@@ -359,24 +373,16 @@ impl Desk {
     fn take(
         &mut self,
         request: &mut Frame,
-        frame: usize,
         stamp: Stamp,
-    ) -> Result<Ticket, Option<FrameError>> {
-        if self.held.is_some() {
-            return Err(None);
-        }
-        let mut payload = std::mem::take(&mut self.buffer);
-        request.read(stamp, &mut payload).map_err(Some)?;
-        self.held = Some(stamp.sequence());
+    ) -> Result<Box<Ticket>, Option<FrameError>> {
+        let mut ticket = self.ticket.take().ok_or(None)?;
+        request.read(stamp, &mut ticket.payload).map_err(Some)?;
         self.seen = stamp;
-        Ok(Ticket {
-            frame: frame as u8,
-            sequence: stamp.sequence(),
-            identity: request.claimed_identity(),
-            kind: stamp.label(),
-            payload,
-            accepted: false,
-        })
+        ticket.sequence = stamp.sequence();
+        ticket.identity = request.claimed_identity();
+        ticket.kind = stamp.label();
+        ticket.accepted = false;
+        Ok(ticket)
     }
 }
 
@@ -407,20 +413,18 @@ fn is_urgent(shared: &Shared, control: &Desk) -> bool {
     shared.control.request.stamp() != control.seen || shared.life() == Life::Poisoned
 }
 
-/// Writes and publishes an answer, and frees the desk.
+/// Writes and publishes an answer.
 #[inline]
 fn answer(
-    desk: &mut Desk,
+    desk: &Desk,
     reply: &mut Frame,
     ticket: &Ticket,
     outcome: Result<&[u8], Failure<'_>>,
     failed: u8,
     text: &mut Vec<u8>,
 ) -> Result<(), ReplyError> {
-    assert!(
-        desk.held == Some(ticket.sequence),
-        "a request is answered on its own mailbox"
-    );
+    let is_ours = desk.ticket.is_none() && desk.seen.sequence() == ticket.sequence;
+    assert!(is_ours, "a request is answered on its own mailbox");
     let (label, bytes) = match outcome {
         Ok(bytes) => (label::DONE, bytes),
         Err(failure) => {
@@ -432,7 +436,6 @@ fn answer(
         return Err(refusal(e, reply.capacity()));
     }
     reply.publish(Stamp::new(ticket.sequence, label, bytes.len()));
-    desk.held = None;
     Ok(())
 }
 

@@ -171,7 +171,11 @@ impl Frame {
         if payload.len() > self.capacity {
             self.write_spilled(payload)?;
         } else {
-            self.words.write(HEADER_WORDS, payload);
+            // The line with the stamp comes last and in one go: stores become visible in order, and the
+            // peer, which watches that line, would fetch it while this processor waits for another one.
+            let (inline, beyond) = payload.split_at(payload.len().min(INLINE_BYTES));
+            self.words.write(HEADER_WORDS + INLINE_BYTES / WORD, beyond);
+            self.words.write(HEADER_WORDS, inline);
         }
         self.write_identity(identity);
         Ok(())

@@ -83,12 +83,14 @@ pub(crate) fn decode_outcome(label: u8, payload: &Bytes) -> Outcome<'_> {
 }
 
 /// What a child has to do with one frame: the common part of tasks and control requests.
-#[derive(Debug)]
+///
+/// There is one per frame, and it moves between the end and whoever works on it: one word to hand over.
+#[derive(Debug, Default)]
 pub(crate) struct Ticket {
-    pub(crate) frame: u8,
+    pub(crate) frame: usize,
+    pub(crate) sequence: u32,
     pub(crate) kind: u8,
     pub(crate) accepted: bool,
-    pub(crate) sequence: u32,
     pub(crate) identity: Identity,
     pub(crate) payload: Bytes,
 }

@@ -72,7 +72,8 @@ pub struct ControlReply<'a> {
 #[must_use = "a staged task keeps its frame until it is activated or discarded"]
 pub struct Staged {
     frame: usize,
-    stamp_kind: u8,
+    identity: Identity,
+    kind: u8,
     len: usize,
 }
 
@@ -112,7 +113,7 @@ pub enum SubmitError {
 #[derive(Clone, Copy, Debug)]
 enum Slot {
     Free,
-    Staged(Identity),
+    Staged,
     Flying(Flight),
 }
 
@@ -170,8 +171,8 @@ impl ParentEnd {
         kind: u8,
         payload: &[u8],
     ) -> Result<(), SubmitError> {
-        let staged = self.stage(identity, kind, payload)?;
-        self.activate(staged)?;
+        let frame = self.write_free_frame(&identity, payload)?;
+        self.fly(frame, identity, kind, payload.len());
         Ok(())
     }
 
@@ -187,20 +188,12 @@ impl ParentEnd {
         kind: u8,
         payload: &[u8],
     ) -> Result<Staged, SubmitError> {
-        self.check_open()?;
-        let n_frames = self.shared.tasks.len();
-        let frame = self.slots[..n_frames]
-            .iter()
-            .position(|s| matches!(s, Slot::Free));
-        let frame = frame.ok_or(SubmitError::Full { frames: n_frames })?;
-        let request = &mut self.shared.tasks[frame].request;
-        request
-            .write(&identity, payload)
-            .map_err(|e| refusal(e, request.capacity()))?;
-        self.slots[frame] = Slot::Staged(identity);
+        let frame = self.write_free_frame(&identity, payload)?;
+        self.slots[frame] = Slot::Staged;
         Ok(Staged {
             frame,
-            stamp_kind: kind,
+            identity,
+            kind,
             len: payload.len(),
         })
     }
@@ -212,26 +205,15 @@ impl ParentEnd {
     /// [`SubmitError::Poisoned`] or [`SubmitError::ShutDown`], and the staged task is gone.
     #[inline]
     pub fn activate(&mut self, staged: Staged) -> Result<(), SubmitError> {
-        self.check_open()?;
         let Staged {
             frame,
-            stamp_kind,
+            identity,
+            kind,
             len,
         } = staged;
-        let Slot::Staged(identity) = self.slots[frame] else {
-            unreachable!("a staged task owns its frame until it is activated or discarded");
-        };
-        let sequence = self.next;
-        self.next = following(sequence);
-        self.shared.tasks[frame]
-            .request
-            .publish(Stamp::new(sequence, stamp_kind, len));
-        self.shared.child_bell.ring();
-        self.slots[frame] = Slot::Flying(Flight {
-            identity,
-            sequence,
-            accepted: false,
-        });
+        self.slots[frame] = Slot::Free;
+        self.check_open()?;
+        self.fly(frame, identity, kind, len);
         Ok(())
     }
 
@@ -414,6 +396,41 @@ impl ParentEnd {
         &self.shared.doorbell
     }
 
+    /// Writes the body of a task that is not visible yet.
+    #[inline]
+    fn write_free_frame(
+        &mut self,
+        identity: &Identity,
+        payload: &[u8],
+    ) -> Result<usize, SubmitError> {
+        self.check_open()?;
+        let n_frames = self.shared.tasks.len();
+        let mut slots = self.slots[..n_frames].iter();
+        let free = slots.position(|slot| matches!(slot, Slot::Free));
+        let frame = free.ok_or(SubmitError::Full { frames: n_frames })?;
+        let request = &mut self.shared.tasks[frame].request;
+        request
+            .write(identity, payload)
+            .map_err(|e| refusal(e, request.capacity()))?;
+        Ok(frame)
+    }
+
+    /// Publishes a body that was written; the books come after, while the stamp is on its way.
+    #[inline]
+    fn fly(&mut self, frame: usize, identity: Identity, kind: u8, len: usize) {
+        let sequence = self.next;
+        self.shared.tasks[frame]
+            .request
+            .publish(Stamp::new(sequence, kind, len));
+        self.shared.child_bell.ring();
+        self.next = following(sequence);
+        self.slots[frame] = Slot::Flying(Flight {
+            identity,
+            sequence,
+            accepted: false,
+        });
+    }
+
     /// The loop that a waiting parent runs.
     #[inline(always)]
     fn has_news(&self) -> bool {
@@ -546,6 +563,7 @@ impl ParentEnd {
     }
 }
 
+#[cold]
 fn refusal(error: FrameError, capacity: usize) -> SubmitError {
     match error {
         FrameError::TooLong(TooLong { len, limit }) => SubmitError::TooLarge {

@@ -19,12 +19,12 @@ pub enum Request {
 /// A task to execute: a private copy of what the parent sent.
 #[derive(Debug)]
 #[must_use = "the parent waits until the task is completed"]
-pub struct Task(pub(crate) Ticket);
+pub struct Task(pub(crate) Box<Ticket>);
 
 /// A control request to serve: a private copy of what the parent sent.
 #[derive(Debug)]
 #[must_use = "the parent waits until the request is answered"]
-pub struct Control(pub(crate) Ticket);
+pub struct Control(pub(crate) Box<Ticket>);
 
 /// Why there is no request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum NextError {
 #[error("answer a request")]
 pub struct Refused<T> {
     /// The request: answer it otherwise.
-    pub request: Box<T>,
+    pub request: T,
     /// Why.
     #[source]
     pub error: ReplyError,

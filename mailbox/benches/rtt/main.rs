@@ -2,7 +2,8 @@
 //!
 //! Two processes, each on a core of its own. Short rounds of the raw reference and of the mailbox
 //! alternate, so that a busy neighbour disturbs both alike; the report gives the median and the minimum
-//! of the rounds, and the ratio of the medians. `--json` prints it for `cargo xtask bench`.
+//! of the rounds, and the ratio of the medians. `--json` prints it for `cargo xtask bench`; `--awake` leaves
+//! out what sleeps.
 //!
 //! | name | measured | reference |
 //! | --- | --- | --- |
@@ -35,20 +36,23 @@ const SLEEPS: usize = 7;
 const IDLE: Duration = Duration::from_secs(1);
 
 fn main() {
-    let json = std::env::args().any(|arg| arg == "--json");
-    // `cargo test --benches` and `--test` ask only whether it runs.
-    let plan = match std::env::args().any(|arg| arg == "--test") {
-        true => Plan {
+    let has = |flag: &str| std::env::args().any(|arg| arg == flag);
+    let plan = match () {
+        // `cargo test --benches` asks only whether it runs.
+        () if has("--test") => Plan {
             rounds: 3,
             sleeps: 0,
         },
-        false => Plan {
+        () if has("--awake") => Plan {
+            rounds: ROUNDS,
+            sleeps: 0,
+        },
+        () => Plan {
             rounds: ROUNDS,
             sleeps: SLEEPS,
         },
     };
-    let rows = measure(plan);
-    report::print(&rows, json);
+    report::print(&measure(plan), has("--json"));
 }
 
 #[derive(Clone, Copy)]
