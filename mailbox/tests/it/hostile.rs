@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 
-#[path = "../../fuzz/src/lib.rs"]
+#[path = "../../fuzz/src/decoders.rs"]
 #[expect(unreachable_pub, reason = "a library of its own in the fuzz workspace")]
 mod bodies;
 
