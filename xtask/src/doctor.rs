@@ -211,9 +211,9 @@ fn tools() -> Vec<Check> {
             "`ci` skips its step",
         ),
         useful(
-            "cargo-fuzz",
-            version("cargo", &["fuzz", "--version"]),
-            "`fuzz` does not run",
+            "nightly compiler",
+            version("rustc", &["+nightly", "--version"]),
+            "`fuzz` runs nothing",
         ),
     ]
 }

@@ -1,7 +1,8 @@
 //! Ctrl-C and its relatives, while a step runs in a process group of its own.
 //!
-//! The terminal sends its signal to xtask's group only, so xtask must pass the wish on: it notes the
-//! signal here, and whoever waits for a step looks. Until [`notice`] is called signals end xtask at once.
+//! The terminal sends its signal to xtask's group only, so xtask must pass the wish on: it notes
+//! the signal here, and whoever waits for a step looks. Until [`notice`] is called signals end
+//! xtask at once.
 //!
 //! # Safety
 //! The handler stores one integer in an atomic: nothing that is unsafe in a signal handler.

@@ -220,7 +220,7 @@ pub(crate) fn judge_by_exit(ran: &Ran) -> Judged {
             note: String::new(),
         },
         End::Exited(status) => failed(status.to_string()),
-        End::Hung(running) => hung(ran, running),
+        End::Hung { limit, running } => hung(*limit, running),
         End::Interrupted(signal) => failed(interrupted(*signal)),
         End::NotStarted(error) => failed(format!("could not be started: {error}")),
     }
@@ -238,14 +238,11 @@ fn interrupted(signal: i32) -> String {
     format!("interrupted by signal {signal}")
 }
 
-fn hung(ran: &Ran, running: &[String]) -> Judged {
+fn hung(limit: Duration, running: &[String]) -> Judged {
     for process in running {
         say(&format!("    hung: {process}\n"));
     }
-    failed(format!(
-        "hung: ended at its limit of {:.0} s",
-        ran.elapsed.as_secs_f64()
-    ))
+    failed(format!("hung: ended at its limit of {} s", limit.as_secs()))
 }
 
 fn print_output(ran: &Ran) {

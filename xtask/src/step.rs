@@ -49,7 +49,12 @@ pub(crate) enum End {
     /// By itself.
     Exited(ExitStatus),
     /// It was ended at its limit, while these processes (a line each) were running.
-    Hung(Vec<String>),
+    Hung {
+        /// What the limit was.
+        limit: Duration,
+        /// The step's processes at that time.
+        running: Vec<String>,
+    },
     /// It was ended because this signal asked xtask to end.
     Interrupted(i32),
     /// It never began.
@@ -113,7 +118,10 @@ impl Step {
             if began.elapsed() >= self.limit {
                 let running = processes::describe_tree(child.id());
                 end_group(child)?;
-                return Ok(End::Hung(running));
+                return Ok(End::Hung {
+                    limit: self.limit,
+                    running,
+                });
             }
             if let Some(signal) = interrupt::came() {
                 end_group(child)?;

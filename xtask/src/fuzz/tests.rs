@@ -16,5 +16,5 @@ fn every_target_on_disk_is_found_whatever_crate_it_is_in() {
     let found = targets(&fixture.workspace());
     let names: Vec<_> = found.iter().map(|target| target.name.as_str()).collect();
     assert_eq!(names, ["dump", "frame"]);
-    assert_eq!(found[1].dir, fixture.path().join("mailbox"));
+    assert_eq!(found[1].dir, fixture.path().join("mailbox/fuzz"));
 }

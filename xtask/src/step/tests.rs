@@ -30,7 +30,7 @@ fn a_hung_step_is_ended_with_its_whole_group() {
     let mut step = shell("sleep 1000 & echo $!; wait", 60);
     step.limit = Duration::from_millis(300);
     let ran = step.run(|_| {});
-    let End::Hung(running) = &ran.end else {
+    let End::Hung { running, .. } = &ran.end else {
         panic!("{:?}", ran.end)
     };
     assert!(

@@ -150,8 +150,9 @@ const LINES_MAX: usize = 600;
 const CONTENTS_MAX: usize = 120;
 
 fn lengths(tree: &Tree<'_>) -> Vec<Finding> {
+    let is_contents = |file: &File| file.path.split('/').skip(1).eq(["src", "lib.rs"]);
     let max = |file: &File| {
-        if file.path.ends_with("src/lib.rs") {
+        if is_contents(file) {
             CONTENTS_MAX
         } else {
             LINES_MAX

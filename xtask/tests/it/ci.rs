@@ -1,6 +1,9 @@
 //! `ci` reports everything: failures, hangs, leftovers, skips.
 
-use crate::{fixture::Fixture, support::xtask};
+use crate::{
+    fixture::Fixture,
+    support::{Run, command, xtask},
+};
 
 /// A crate whose library has these tests.
 fn with_tests(tests: &str) -> Fixture {
@@ -34,22 +37,37 @@ fn all_failures_are_reported_and_the_steps_are_counted() {
 fn a_hung_test_is_ended_at_its_limit_and_named_and_the_rest_still_runs() {
     // The test waits for its own child, which would outlive a kill of the test alone.
     let fixture = with_tests(
-        "    #[test]\n    fn hangs() {\n        let mut sleep = std::process::Command::new(\"sleep\");\n        \
-         assert!(sleep.arg(\"1000\").status().is_ok());\n    }\n",
+        "    #[test]\n    fn hangs() {\n        let seconds = std::env::var(\"SLEEP\").unwrap();\n        \
+         let mut sleep = std::process::Command::new(\"sleep\");\n        \
+         assert!(sleep.arg(seconds).status().is_ok());\n    }\n",
     );
-    let run = xtask(
+    let mut quick = command(&fixture, &["ci", "--only", "test,doctest"]);
+    Run::of(
+        quick
+            .env("SLEEP", "0")
+            .output()
+            .expect("xtask can be started"),
+    )
+    .exits_with(0);
+    // Everything is built, so a low limit hits the test alone.
+    let mut hung = command(
         &fixture,
-        &["ci", "--only", "test,doctest", "--limit-s", "15"],
+        &["ci", "--only", "test,doctest", "--limit-s", "12"],
     );
-    run.exits_with(1)
-        .has_row(&[
-            "test lifecycle (unit)",
-            "FAILED",
-            "hung: ended at its limit of 15 s",
-        ])
-        .has_row(&["doc tests", "ok"])
-        .says("sleep 1000")
-        .closes_with("2 passed, 1 failed, 0 skipped");
+    Run::of(
+        hung.env("SLEEP", "1000")
+            .output()
+            .expect("xtask can be started"),
+    )
+    .exits_with(1)
+    .has_row(&[
+        "test lifecycle (unit)",
+        "FAILED",
+        "hung: ended at its limit of 12 s",
+    ])
+    .has_row(&["doc tests", "ok"])
+    .says("sleep 1000")
+    .closes_with("2 passed, 1 failed, 0 skipped");
 }
 
 #[test]

@@ -110,6 +110,7 @@ fn a_file_that_is_too_long_is_found_where_it_becomes_so() {
     fixture.write("lifecycle/src/good.rs", &lines(600));
     fixture.write("lifecycle/src/long.rs", &lines(601));
     fixture.write("lifecycle/src/lib.rs", &lines(121));
+    fixture.write("lifecycle/fuzz/src/lib.rs", &lines(121));
     let expected = [
         (
             "lifecycle/src/lib.rs",
