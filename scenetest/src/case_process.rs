@@ -1,0 +1,90 @@
+//! The process of a case: runs the body and tells the runner how it went.
+
+use std::backtrace::Backtrace;
+use std::io::{self, Write as _};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Mutex, PoisonError};
+
+use crate::context::{SceneContext, Setup};
+use crate::failure::{Failure, FailureKind};
+use crate::record::{Event, Reporter, Verdict};
+use crate::scene::{Case, Scene};
+
+/// Exit codes of the process. They only confirm the verdict; see [`crate::record`].
+pub(crate) mod code {
+    pub(crate) const PASSED: u8 = 0;
+    pub(crate) const NOT_PASSED: u8 = 1;
+}
+
+/// What the last panic said, and where.
+static PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// Runs one case; returns the exit code of the process.
+pub(crate) fn run(scene: &Scene, case: &Case, setup: Setup, reporter: &Reporter) -> u8 {
+    panic::set_hook(Box::new(report_panic));
+    let verdict =
+        match panic::catch_unwind(AssertUnwindSafe(|| judge(scene, case, setup, reporter))) {
+            Ok(verdict) => verdict,
+            Err(_) => Verdict::Panicked {
+                message: last_panic(),
+            },
+        };
+    let code = if verdict == Verdict::Passed {
+        code::PASSED
+    } else {
+        code::NOT_PASSED
+    };
+    reporter.send(&Event::Verdict { verdict });
+    code
+}
+
+fn judge(scene: &Scene, case: &Case, setup: Setup, reporter: &Reporter) -> Verdict {
+    let mut cx = match SceneContext::new(scene, case, setup, reporter) {
+        Ok(cx) => cx,
+        Err(failure) => return verdict_of(failure, 0),
+    };
+    match (scene.body)(&mut cx) {
+        Ok(()) if cx.compared_nothing() => Verdict::ComparedNothing,
+        Ok(()) => Verdict::Passed,
+        Err(failure) => verdict_of(failure, cx.rounds_begun()),
+    }
+}
+
+fn verdict_of(failure: Failure, rounds_begun: u32) -> Verdict {
+    let reason = failure.message;
+    match failure.kind {
+        FailureKind::Failed => Verdict::Failed { reason },
+        FailureKind::Skipped => Verdict::Skipped { reason },
+        FailureKind::DeviceUnusable(devices) => Verdict::DeviceUnusable {
+            devices,
+            reason,
+            before_first_round: rounds_begun == 0,
+        },
+    }
+}
+
+/// Prints the panic with its stack, for the output that the runner shows, and keeps its message.
+fn report_panic(info: &panic::PanicHookInfo<'_>) {
+    let payload = info.payload();
+    let text = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a payload that is no text".to_owned());
+    let place = info
+        .location()
+        .map_or_else(|| "somewhere".to_owned(), ToString::to_string);
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("unnamed");
+    let stack = Backtrace::force_capture();
+    let _ = writeln!(
+        io::stderr(),
+        "thread `{name}` panicked at {place}: {text}\n{stack}"
+    );
+    *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("at {place}: {text}"));
+}
+
+fn last_panic() -> String {
+    let kept = PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
+    kept.unwrap_or_else(|| "without a message".to_owned())
+}

@@ -1,0 +1,173 @@
+//! `main` of a scene program: command line, selection, session, reports, exit code.
+
+use std::error::Error;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use facade::Platform;
+
+use crate::args::{Args, Format};
+use crate::display::Display;
+use crate::exit;
+use crate::junit;
+use crate::scene::Scene;
+use crate::select::{Candidate, SelectError, candidates, check_limits, select};
+use crate::session::Session;
+
+/// Runs the scenes as the command line says. Call it from `main`, with one thread.
+///
+/// The command line is that of the process; `--help` describes it. See [`exit`] for the codes.
+/// Usually [`main!`](crate::main!) calls it.
+pub fn main(scenes: &[Scene]) -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            // `--help` and `--version` arrive here too, and are no mistake.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() {
+                exit::USAGE
+            } else {
+                exit::OK
+            });
+        }
+    };
+    ExitCode::from(run(scenes, &args).unwrap_or_else(|error| {
+        let _ = writeln!(io::stderr(), "error: {}", chain(&error));
+        error.exit_code()
+    }))
+}
+
+/// Why there was no session, or none to its end.
+#[derive(Debug, thiserror::Error)]
+enum MainError {
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    #[error("{what}: not built yet")]
+    NotBuilt { what: &'static str },
+    #[error("run the session")]
+    Session(#[source] io::Error),
+    #[error("write {what}")]
+    Report { what: String, source: io::Error },
+}
+
+impl MainError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Select(error) if error.is_no_match() => exit::NO_MATCH,
+            Self::Select(_) | Self::NotBuilt { .. } => exit::USAGE,
+            Self::Session(_) | Self::Report { .. } => exit::INTERNAL,
+        }
+    }
+}
+
+fn chain(error: &MainError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+fn run(scenes: &[Scene], args: &Args) -> Result<u8, MainError> {
+    let all = candidates(scenes)?;
+    if args.list {
+        return list(&all, args).map(|()| exit::OK);
+    }
+    if args.trace.is_some() {
+        return Err(MainError::NotBuilt { what: "--trace" });
+    }
+    let selected = select(all, args)?;
+    check_limits(&selected, args)?;
+    let mut display = Display::new(args);
+    let session = Session::new(args, &selected, &mut display).map_err(MainError::Session)?;
+    let report = session.run().map_err(MainError::Session)?;
+    display.summary(&report).map_err(MainError::Session)?;
+    if args.json {
+        to_stdout("the report", serde_json::to_string_pretty(&report))?;
+    }
+    if let Some(path) = &args.junit {
+        let what = path.display().to_string();
+        let written = std::fs::write(path, junit::xml(&report));
+        written.map_err(|source| MainError::Report { what, source })?;
+    }
+    Ok(report.exit_code())
+}
+
+/// Lists what filters leave, manual cases too: `--ignored` lists these alone.
+fn list(all: &[Candidate<'_>], args: &Args) -> Result<(), MainError> {
+    let mut every = args.clone();
+    every.manual = true;
+    let listed: Vec<Candidate<'_>> = match select(all.to_vec(), &every) {
+        Ok(selected) => selected
+            .into_iter()
+            .map(|selected| selected.candidate)
+            .collect(),
+        // A test driver asks for the ignored ones of every program, also where there are none.
+        Err(SelectError::NothingLeft { .. }) if args.filters.is_empty() => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    if args.json {
+        let lines: Vec<serde_json::Value> = listed.iter().map(as_json).collect();
+        return to_stdout("the list", serde_json::to_string_pretty(&lines));
+    }
+    let mut text: String = listed
+        .iter()
+        .map(|candidate| format!("{}: test\n", candidate.name))
+        .collect();
+    if args.format == Format::Pretty {
+        text.push_str(&format!("\n{} tests, 0 benchmarks\n", listed.len()));
+    }
+    write_stdout("the list", &text)
+}
+
+fn as_json(candidate: &Candidate<'_>) -> serde_json::Value {
+    let Candidate { scene, case, name } = candidate;
+    serde_json::json!({
+        "name": name,
+        "file": scene.place.file(),
+        "line": scene.place.line(),
+        "level": scene.level.label(),
+        "platforms": scene.platforms.iter().map(Platform::to_string).collect::<Vec<_>>(),
+        "devices": case.devices,
+        "manual": case.manual,
+        "params": case.params,
+    })
+}
+
+fn to_stdout(what: &str, json: serde_json::Result<String>) -> Result<(), MainError> {
+    let json = json.map_err(|error| MainError::Report {
+        what: what.to_owned(),
+        source: error.into(),
+    })?;
+    write_stdout(what, &(json + "\n"))
+}
+
+fn write_stdout(what: &str, text: &str) -> Result<(), MainError> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|source| MainError::Report {
+        what: what.to_owned(),
+        source,
+    })
+}
+
+/// Defines `main` of a scene program from functions that return a [`Scene`] each.
+///
+/// ```no_run
+/// # mod vector_add { pub fn scene() -> scenetest::Scene { scenetest::Scene::new("vector_add", |_| Ok(())) } }
+/// scenetest::main!(vector_add::scene);
+/// ```
+///
+/// A scene function that is missing from the list is reported by the compiler as dead code; one
+/// that is there twice, by the program at its start.
+#[macro_export]
+macro_rules! main {
+    ($($scene:path),+ $(,)?) => {
+        pub(crate) fn main() -> ::std::process::ExitCode {
+            $crate::main(&[$($scene()),+])
+        }
+    };
+}

@@ -1,0 +1,278 @@
+//! Which cases run: every scene is looked at, each case is selected at most once, and a filter that
+//! matches nothing is an error.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::panic::Location;
+use std::path::PathBuf;
+
+use facade::Platform;
+
+use crate::args::Args;
+use crate::limits::Ladder;
+use crate::scene::{Case, Scene};
+
+/// A case with its scene.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate<'s> {
+    pub(crate) scene: &'s Scene,
+    pub(crate) case: Case,
+    /// `scene::case`.
+    pub(crate) name: String,
+}
+
+/// A selected case, and why it is not to be run, if that is known already.
+#[derive(Clone, Debug)]
+pub(crate) struct Selected<'s> {
+    pub(crate) candidate: Candidate<'s>,
+    pub(crate) skip: Option<String>,
+}
+
+/// Scenes or filters that make no session.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SelectError {
+    #[error("collect scenes: `{name}` is there twice, at {first} and at {second}")]
+    Twice {
+        name: String,
+        first: &'static Location<'static>,
+        second: &'static Location<'static>,
+    },
+    #[error(
+        "collect scenes: `{name}` at {place} has a name that no filter could name (use letters, digits, `_`, `-` and `.`)"
+    )]
+    BadName {
+        name: String,
+        place: &'static Location<'static>,
+    },
+    #[error("select cases: {what} `{wanted}` matches nothing; {hint}")]
+    NoMatch {
+        what: &'static str,
+        wanted: String,
+        hint: String,
+    },
+    #[error("select cases: no case is left of {of}; check --level, --skip and --ignored")]
+    NothingLeft { of: usize },
+    #[error("read the list of cases {path}")]
+    List { path: PathBuf, source: io::Error },
+    #[error("order the time limits of `{name}`: they must be {ladder}")]
+    Ladder { name: String, ladder: Ladder },
+}
+
+impl SelectError {
+    /// Whether nothing matched, rather than something being wrong.
+    pub(crate) fn is_no_match(&self) -> bool {
+        matches!(self, Self::NoMatch { .. } | Self::NothingLeft { .. })
+    }
+}
+
+/// All cases of all scenes, in order.
+pub(crate) fn candidates(scenes: &[Scene]) -> Result<Vec<Candidate<'_>>, SelectError> {
+    let mut seen: HashMap<String, &'static Location<'static>> = HashMap::new();
+    let mut scene_names: HashMap<&str, &'static Location<'static>> = HashMap::new();
+    let mut all = Vec::new();
+    for scene in scenes {
+        if let Some(first) = scene_names.insert(scene.name, scene.place) {
+            let (name, second) = (scene.name.to_owned(), scene.place);
+            return Err(SelectError::Twice {
+                name,
+                first,
+                second,
+            });
+        }
+        for case in scene.cases() {
+            let name = format!("{}::{}", scene.name, case.name);
+            if !(is_plain(scene.name) && is_plain(case.name)) {
+                return Err(SelectError::BadName {
+                    name,
+                    place: scene.place,
+                });
+            }
+            if let Some(first) = seen.insert(name.clone(), scene.place) {
+                return Err(SelectError::Twice {
+                    name,
+                    first,
+                    second: scene.place,
+                });
+            }
+            all.push(Candidate { scene, case, name });
+        }
+    }
+    Ok(all)
+}
+
+fn is_plain(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    !name.is_empty() && name.chars().all(plain)
+}
+
+/// The cases that the command line selects, in the order of the scenes.
+pub(crate) fn select<'s>(
+    all: Vec<Candidate<'s>>,
+    args: &Args,
+) -> Result<Vec<Selected<'s>>, SelectError> {
+    let named = named(&all, args)?;
+    let filtered = filtered(&all, args)?;
+    let total = all.len();
+    // Names and filters each restrict; given both, a case may satisfy either.
+    let wanted = |candidate: &Candidate<'_>| match (&named, &filtered) {
+        (None, None) => true,
+        (named, filtered) => [named, filtered]
+            .into_iter()
+            .flatten()
+            .any(|names| names.contains(&candidate.name)),
+    };
+    let chosen: Vec<Selected<'s>> = all
+        .into_iter()
+        .filter(wanted)
+        .filter(|candidate| passes(candidate, args))
+        .map(|candidate| {
+            let by_name = named
+                .as_ref()
+                .is_some_and(|names| names.contains(&candidate.name));
+            let skip = reason_to_skip(&candidate, args, by_name);
+            Selected { candidate, skip }
+        })
+        .collect();
+    match chosen.is_empty() {
+        true => Err(SelectError::NothingLeft { of: total }),
+        false => Ok(chosen),
+    }
+}
+
+/// Checks the time limits of what is selected.
+pub(crate) fn check_limits(selected: &[Selected<'_>], args: &Args) -> Result<(), SelectError> {
+    for Selected { candidate, .. } in selected {
+        let ladder = Ladder {
+            limits: candidate.case.limits,
+            session: args.session_timeout,
+        };
+        if !ladder.holds() {
+            return Err(SelectError::Ladder {
+                name: candidate.name.clone(),
+                ladder,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The names that --case and --cases-from give, as names of cases.
+fn named(all: &[Candidate<'_>], args: &Args) -> Result<Option<HashSet<String>>, SelectError> {
+    let listed = args.cases_from.as_ref().map_or(Ok(Vec::new()), |path| {
+        let read = std::fs::read_to_string(path);
+        let text = read.map_err(|source| SelectError::List {
+            path: path.clone(),
+            source,
+        })?;
+        let lines = text
+            .lines()
+            .map(|line| line.split('#').next().unwrap_or("").trim());
+        Ok(lines
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect())
+    })?;
+    if args.case.is_empty() && args.cases_from.is_none() {
+        return Ok(None);
+    }
+    let mut names = HashSet::new();
+    let wanted = args.case.iter().map(|name| ("the case", name));
+    for (what, wanted) in wanted.chain(listed.iter().map(|name| ("the line", name))) {
+        let of_it = |c: &&Candidate<'_>| c.name == *wanted || c.scene.name == wanted;
+        let found: Vec<String> = all.iter().filter(of_it).map(|c| c.name.clone()).collect();
+        if found.is_empty() {
+            let (wanted, hint) = (wanted.clone(), hint(all, wanted));
+            return Err(SelectError::NoMatch { what, wanted, hint });
+        }
+        names.extend(found);
+    }
+    Ok(Some(names))
+}
+
+fn filtered(all: &[Candidate<'_>], args: &Args) -> Result<Option<HashSet<String>>, SelectError> {
+    if args.filters.is_empty() {
+        return Ok(None);
+    }
+    let mut names = HashSet::new();
+    for filter in &args.filters {
+        let matches = |c: &&Candidate<'_>| match args.exact {
+            true => c.name == *filter,
+            false => c.name.contains(filter.as_str()),
+        };
+        let found: Vec<String> = all.iter().filter(matches).map(|c| c.name.clone()).collect();
+        if found.is_empty() {
+            let (wanted, hint) = (filter.clone(), hint(all, filter));
+            return Err(SelectError::NoMatch {
+                what: "the filter",
+                wanted,
+                hint,
+            });
+        }
+        names.extend(found);
+    }
+    Ok(Some(names))
+}
+
+fn passes(candidate: &Candidate<'_>, args: &Args) -> bool {
+    let level = args
+        .level
+        .is_none_or(|level| level == candidate.scene.level);
+    let manual = !args.ignored || candidate.case.manual;
+    level
+        && manual
+        && !args
+            .skip
+            .iter()
+            .any(|skip| candidate.name.contains(skip.as_str()))
+}
+
+fn reason_to_skip(candidate: &Candidate<'_>, args: &Args, by_name: bool) -> Option<String> {
+    let asked = args.manual || args.ignored || by_name;
+    if candidate.case.manual && !asked {
+        return Some("manual: ask for it with --manual or by name".to_owned());
+    }
+    let platforms = &candidate.scene.platforms;
+    if !platforms.contains(&args.platform) {
+        let list: Vec<String> = platforms.iter().map(Platform::to_string).collect();
+        return Some(format!(
+            "for {} only, and this is {}",
+            list.join(", "),
+            args.platform
+        ));
+    }
+    None
+}
+
+/// Names that are nearly what was asked for.
+fn hint(all: &[Candidate<'_>], wanted: &str) -> String {
+    let mut near: Vec<(usize, &str)> = all
+        .iter()
+        .flat_map(|c| [c.name.as_str(), c.scene.name])
+        .map(|name| (distance(name, wanted), name))
+        .filter(|(far, name)| *far <= name.len().max(wanted.len()) / 3)
+        .collect();
+    near.sort_unstable();
+    near.dedup();
+    match near.first() {
+        Some((_, name)) => format!("did you mean `{name}`?"),
+        None => format!("--list shows the {} cases that there are", all.len()),
+    }
+}
+
+/// How many letters must be put in, taken out or changed.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in b.iter().enumerate() {
+            let change = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests;

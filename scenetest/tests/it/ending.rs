@@ -1,0 +1,177 @@
+//! ST-1, ST-3: a case that hangs is shown and ended whole, and nothing of it stays.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::Stdio;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::support::{FIXTURES, program, ran, report, still_running};
+
+pub(crate) fn a_stuck_grandchild_is_found_and_shown() {
+    let report = report(&["--case", "hangs_in_grandchild"]);
+    assert_eq!(report.code, 4);
+    let case = report.case("hangs_in_grandchild::case");
+    let block = case.text("hung");
+    assert!(
+        block.starts_with("HUNG hangs_in_grandchild::case after "),
+        "{block}"
+    );
+    assert!(block.contains("descendants=[stuck-child ("), "{block}");
+    assert!(block.contains("process stuck-child ("), "{block}");
+    assert!(block.contains(" `stuck-child` "), "its thread: {block}");
+    assert!(
+        block.contains("| the child is there"),
+        "the tail of the output: {block}"
+    );
+    assert!(
+        report.display.contains(block.trim_end()),
+        "{}",
+        report.display
+    );
+    let starts: Vec<&str> = report
+        .display
+        .lines()
+        .filter_map(|line| line.strip_prefix("START "))
+        .collect();
+    assert_eq!(starts.last(), Some(&"hangs_in_grandchild::case"));
+}
+
+pub(crate) fn everything_of_a_hung_case_is_gone_afterwards() {
+    procfork::adopt_orphans(true).expect("it is allowed");
+    let names = [
+        "leaves_on_sigterm_alone",
+        "hangs_with_escaped_child",
+        "hangs_with_full_output",
+    ];
+    let args: Vec<&str> = names.iter().flat_map(|name| ["--case", *name]).collect();
+    let report = report(&args);
+    for name in names {
+        let case = report.case(&format!("{name}::case"));
+        case.is("timed_out", "it said so itself");
+        assert!(
+            case.leaked().is_empty(),
+            "a leak is what a case leaves that has ended by itself"
+        );
+    }
+    assert_eq!(still_running(), Vec::<String>::new());
+}
+
+pub(crate) fn a_stopped_case_does_not_stop_the_runner() {
+    let report = report(&[
+        "--case",
+        "stops_itself",
+        "--case",
+        "passes",
+        "--max-parallel",
+        "2",
+    ]);
+    report.case("passes::case").is("passed", "");
+    let case = report.case("stops_itself::case");
+    case.is("timed_out", "it said so itself");
+}
+
+pub(crate) fn a_case_that_ignores_sigterm_is_killed() {
+    let report = report(&["--case", "ignores_sigterm"]);
+    report
+        .case("ignores_sigterm::case")
+        .is("timed_out", "it said so itself");
+    assert_eq!(still_running(), Vec::<String>::new());
+}
+
+pub(crate) fn what_a_case_leaves_behind_is_named_and_ended() {
+    procfork::adopt_orphans(true).expect("it is allowed");
+    let report = report(&[
+        "--case",
+        "leaks",
+        "--case",
+        "leaks_escaped",
+        "--case",
+        "passes",
+    ]);
+    assert_eq!(report.code, 0, "it passed; the leak is a mark");
+    for name in ["leaks::case", "leaks_escaped::case"] {
+        let case = report.case(name);
+        case.is("passed", "");
+        let leaked = case.leaked();
+        assert_eq!(leaked.len(), 1, "{leaked:?}");
+        assert!(leaked[0].starts_with("stuck-child ("), "{leaked:?}");
+        assert!(
+            report.display.contains(&format!("LEAK {name} (")),
+            "{}",
+            report.display
+        );
+    }
+    assert!(report.case("passes::case").leaked().is_empty());
+    assert_eq!(still_running(), Vec::<String>::new());
+}
+
+pub(crate) fn the_sessions_time_ends_everything() {
+    // Twelve cases of a second each in just over nine: as short as the ladder permits.
+    let args = [
+        "hangs::",
+        "--session-timeout",
+        "9.1",
+        "--max-parallel",
+        "1",
+        "--json",
+    ];
+    let ran = ran(program(&args).env(FIXTURES, "hanging"));
+    assert_eq!(ran.code, 4, "{}", ran.stderr);
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).expect("a report");
+    let outcomes: Vec<&serde_json::Value> = report["cases"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|case| &case["outcome"])
+        .collect();
+    assert_eq!(outcomes.len(), 12);
+    assert_eq!(outcomes[0]["limit"], "1.0 s (its time is over)");
+    assert_eq!(outcomes[11]["kind"], "not_run");
+    assert_eq!(outcomes[11]["reason"], "the session's time is over (9.1s)");
+    assert_eq!(still_running(), Vec::<String>::new());
+}
+
+pub(crate) fn an_interrupt_ends_everything_and_reports() {
+    let args = [
+        "--case",
+        "ignores_sigterm",
+        "--case",
+        "passes",
+        "--max-parallel",
+        "1",
+        "--json",
+    ];
+    let mut runner = program(&args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut display = BufReader::new(runner.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    while !line.starts_with("START ignores_sigterm") {
+        line.clear();
+        assert_ne!(
+            display.read_line(&mut line).expect("text"),
+            0,
+            "it ended early"
+        );
+    }
+    let pid = Pid::from_raw(i32::try_from(runner.id()).expect("a pid"));
+    kill(pid, Signal::SIGTERM).expect("it runs");
+    let mut json = String::new();
+    runner
+        .stdout
+        .take()
+        .expect("it is piped")
+        .read_to_string(&mut json)
+        .expect("text");
+    display.read_to_string(&mut line).expect("text");
+    let code = runner.wait().expect("it ends").code();
+    assert_eq!(code, Some(130), "{line}");
+    let report: serde_json::Value = serde_json::from_str(&json).expect("a report");
+    assert_eq!(report["interrupted"], "SIGTERM");
+    let names: Vec<_> = report["cases"].as_array().expect("a list").iter().collect();
+    assert_eq!(names.len(), 2);
+    assert_eq!(still_running(), Vec::<String>::new());
+}

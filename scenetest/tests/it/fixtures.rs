@@ -1,0 +1,323 @@
+//! Scenes that end in every way in which a scene can end.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "what scenes print is part of what is tested"
+)]
+
+use std::io::{BufWriter, Read as _, Write as _};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use facade::Platform;
+use nix::sys::signal::{SigSet, Signal, raise};
+use procfork::ForkOptions;
+use scenetest::{Case, Failure, HostTensor, Limits, Scene, SceneContext, Tensors, Tolerance};
+
+type Done = Result<(), Failure>;
+
+/// The set that the variable names.
+pub(crate) fn all() -> Vec<Scene> {
+    let mut scenes = usual();
+    match std::env::var(crate::support::FIXTURES).as_deref() {
+        Ok("twice") => scenes.push(Scene::new("passes", |_| Ok(()))),
+        Ok("device-over-case") => {
+            scenes.push(limited(Duration::from_secs(9), Duration::from_secs(8)))
+        }
+        Ok("hanging") => scenes.push(hanging()),
+        Ok("case-over-session") => {
+            scenes.push(limited(Duration::from_secs(9), Duration::from_secs(7_200)));
+        }
+        _ => {}
+    }
+    scenes
+}
+
+fn limited(device: Duration, case: Duration) -> Scene {
+    let limits = Limits { device, case };
+    Scene::new("limited", |_| Ok(())).case(Case::new("wrong").limits(limits))
+}
+
+/// A scene on the host alone, with its one case.
+fn host(name: &'static str, body: fn(&mut SceneContext<'_>) -> Done) -> Scene {
+    Scene::new(name, body).case(Case::new("case").devices(0))
+}
+
+/// Cases that are over their time, one after the other.
+fn hanging() -> Scene {
+    let limits = Limits {
+        device: Duration::from_millis(500),
+        case: Duration::from_secs(1),
+    };
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+    let cases = names.map(|name| Case::new(name).devices(0).limits(limits));
+    cases.into_iter().fold(
+        Scene::new("hangs", |_| stuck_in_this_function()),
+        Scene::case,
+    )
+}
+
+fn usual() -> Vec<Scene> {
+    let plain = [
+        host("passes", |_| Ok(())),
+        host("fails", |_| {
+            println!("before the failure");
+            Err(Failure::new("seven is not eight"))
+        }),
+        host("fails_with_causes", |_| {
+            let number: i32 = "seven".parse()?;
+            Err(Failure::new(format!("{number}")))
+        }),
+        host("panics", |_| panic!("the panic's message")),
+        host("aborts", |_| std::process::abort()),
+        host("skips", |_| {
+            Err(Failure::skip("there is no such thing here"))
+        }),
+        host("exits_silently", |_| std::process::exit(0)),
+        host("crashes_after_pass", |_| {
+            println!("PASS crashes_after_pass::case");
+            println!("test result: ok. 1 passed");
+            let _ = raise(Signal::SIGSEGV);
+            Ok(())
+        }),
+        host("killed", |_| {
+            let _ = raise(Signal::SIGKILL);
+            Ok(())
+        }),
+        host("prints_much", |_| {
+            print_a_megabyte();
+            Ok(())
+        }),
+        host("closes_its_streams", |_| {
+            let _ = nix::unistd::close(1);
+            let _ = nix::unistd::close(2);
+            Ok(())
+        }),
+        host("manual_only", |_| Ok(())).case(Case::new("manual").devices(0).manual()),
+        host("real_chip_only", |_| Ok(())).platforms([Platform::A5]),
+        host("many_writers", many_writers),
+    ];
+    let stuck = [
+        host("hangs_in_grandchild", |cx| {
+            let child = stuck_child(|| ())?;
+            println!("the child is there");
+            cx.time_is_over();
+            child.wait(Instant::now() + Duration::from_secs(600))?;
+            Ok(())
+        }),
+        host("hangs_with_full_output", |cx| {
+            print_a_megabyte();
+            cx.time_is_over();
+            stuck_in_this_function()
+        }),
+        host("ignores_sigterm", |cx| {
+            block_sigterm();
+            cx.time_is_over();
+            stuck_in_this_function()
+        }),
+        host("leaves_on_sigterm_alone", |cx| {
+            std::mem::forget(stuck_child(block_sigterm)?);
+            cx.time_is_over();
+            stuck_in_this_function()
+        }),
+        host("hangs_with_escaped_child", |cx| {
+            std::mem::forget(stuck_child(leave_the_group)?);
+            cx.time_is_over();
+            stuck_in_this_function()
+        }),
+        host("stops_itself", |cx| {
+            cx.time_is_over();
+            let _ = raise(Signal::SIGSTOP);
+            stuck_in_this_function()
+        }),
+        host("leaks", |_| {
+            std::mem::forget(stuck_child(|| ())?);
+            Ok(())
+        }),
+        host("leaks_escaped", |_| {
+            std::mem::forget(stuck_child(leave_the_group)?);
+            Ok(())
+        }),
+    ];
+    plain
+        .into_iter()
+        .chain(stuck)
+        .chain(comparing())
+        .chain(with_devices())
+        .collect()
+}
+
+fn comparing() -> Vec<Scene> {
+    vec![
+        doubling("right", |cx| double(cx, |_| ())),
+        doubling("wrong", |cx| {
+            double(cx, |twice| {
+                twice[3] += 1.0;
+                twice[5] = f32::NAN;
+            })
+        }),
+        Scene::new("compares_nothing", |_| Ok(()))
+            .case(Case::new("case").devices(0))
+            .reference(|_, _| Ok(Tensors::new())),
+        Scene::new("empty_output", |cx| {
+            cx.rounds(|round| round.produced("y", HostTensor::new::<f32>(&[], &[0])?))
+        })
+        .case(Case::new("case").devices(0))
+        .reference(|_, _| Ok(Tensors::new().with("y", HostTensor::new::<f32>(&[], &[0])?))),
+        Scene::new("other_shape", |cx| {
+            cx.rounds(|round| round.produced("y", HostTensor::zeros::<f32>(&[2, 3])?))
+        })
+        .case(Case::new("case").devices(0))
+        .reference(|_, _| Ok(Tensors::new().with("y", HostTensor::zeros::<f32>(&[3, 2])?))),
+        Scene::new("other_type", |cx| {
+            cx.rounds(|round| round.produced("y", HostTensor::zeros::<f32>(&[2])?))
+        })
+        .case(Case::new("case").devices(0))
+        .reference(|_, _| Ok(Tensors::new().with("y", HostTensor::zeros::<i32>(&[2])?))),
+        Scene::new("other_name", |cx| {
+            cx.rounds(|round| round.produced("y", HostTensor::zeros::<f32>(&[2])?))
+        })
+        .case(Case::new("case").devices(0))
+        .reference(|_, _| Ok(Tensors::new().with("z", HostTensor::zeros::<f32>(&[2])?))),
+        Scene::new("writes_the_first_round_only", |cx| {
+            let node = cx.node().sub_workers(1).build()?;
+            let ones = node.register_fn("ones", |args: &facade::Args| {
+                args.output::<f32>(0)?.fill(1.0);
+                Ok(())
+            })?;
+            node.init()?;
+            let z = cx.output::<f32>(&node, "z", &[4])?;
+            cx.rounds(|round| match round.number() {
+                0 => node.run(|orch| orch.submit_sub(&ones, facade::args().output(&z)).map(drop)),
+                _ => Ok(()),
+            })?;
+            Ok(node.close()?)
+        })
+        .case(Case::new("case").devices(0))
+        .reference(|_, _| Ok(Tensors::new().with("z", HostTensor::new(&[1.0_f32; 4], &[4])?))),
+    ]
+}
+
+/// `y = 2 x`, if the body does that.
+fn doubling(name: &'static str, body: fn(&mut SceneContext<'_>) -> Done) -> Scene {
+    Scene::new(name, body)
+        .inputs(|case| Ok(Tensors::new().with("x", case.random().tensor(&[2, 4], |x| x)?)))
+        .reference(|_, inputs| {
+            let twice: Vec<f32> = inputs
+                .get("x")?
+                .elements::<f32>()?
+                .iter()
+                .map(|x| 2.0 * x)
+                .collect();
+            Ok(Tensors::new().with("y", HostTensor::new(&twice, &[2, 4])?))
+        })
+        .tolerance("y", Tolerance::relative(1e-6))
+        .case(Case::new("case").devices(0))
+}
+
+fn double(cx: &mut SceneContext<'_>, spoil: fn(&mut [f32])) -> Done {
+    let mut twice: Vec<f32> = cx
+        .inputs()
+        .get("x")?
+        .elements::<f32>()?
+        .iter()
+        .map(|x| x + x)
+        .collect();
+    spoil(&mut twice);
+    cx.rounds(|round| round.produced("y", HostTensor::new(&twice, &[2, 4])?))
+}
+
+fn with_devices() -> Vec<Scene> {
+    vec![
+        Scene::new("two_devices", |cx| match cx.devices() {
+            [a, b] if a != b => Ok(()),
+            other => Err(Failure::new(format!("devices {other:?}"))),
+        })
+        .case(Case::new("a").devices(2))
+        .case(Case::new("b").devices(2))
+        .case(Case::new("c").devices(2)),
+        Scene::new("nine_devices", |_| Ok(())).case(Case::new("case").devices(9)),
+        Scene::new("breaks_a_device", |cx| {
+            let devices = cx.devices().to_vec();
+            cx.rounds(|_| {
+                Err::<(), _>(Failure::device_unusable(
+                    devices.clone(),
+                    "it does not answer",
+                ))
+            })
+        })
+        .case(Case::new("case").devices(1)),
+        Scene::new("meets_device_0_broken", |cx| match cx.devices() {
+            [0] => Err(Failure::device_unusable([0], "it was broken before")),
+            _ => Ok(()),
+        })
+        .case(Case::new("case").devices(1)),
+        Scene::new("after", |_| Ok(()))
+            .case(Case::new("a").devices(1))
+            .case(Case::new("b").devices(1)),
+    ]
+}
+
+/// A child in the group of the case, which follows nobody; it has come up when this returns.
+fn stuck_child(before: fn()) -> Result<procfork::Child, Failure> {
+    let (mut ready, is_ready) = std::io::pipe()?;
+    let options = ForkOptions::new("stuck-child")
+        .death_signal(None)
+        .give(is_ready.into());
+    let child = procfork::fork(options, move |context| {
+        before();
+        // Closing the gate opens it for the parent.
+        drop(context.fds);
+        u8::from(stuck_in_this_function().is_err())
+    })?;
+    ready.read_to_end(&mut Vec::new())?;
+    Ok(child)
+}
+
+fn leave_the_group() {
+    let _ = nix::unistd::setsid();
+    block_sigterm();
+}
+
+/// Named, so that a stack shows it.
+#[inline(never)]
+fn stuck_in_this_function() -> Done {
+    loop {
+        thread::sleep(Duration::from_secs(600));
+    }
+}
+
+fn block_sigterm() {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTERM);
+    set.thread_block().expect("a valid set");
+}
+
+fn print_a_megabyte() {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    writeln!(out, "the first line").expect("somebody reads");
+    for line in 0..16_384 {
+        writeln!(out, "{line:063}").expect("somebody reads");
+    }
+    writeln!(out, "the last line").expect("somebody reads");
+    out.flush().expect("somebody reads");
+}
+
+/// Eight processes print at once, and so does the case.
+fn many_writers(_: &mut SceneContext<'_>) -> Done {
+    let writer = |number: u32| {
+        procfork::fork(ForkOptions::new("writer"), move |_| {
+            let mut out = std::io::stdout().lock();
+            let all = (0..400).try_for_each(|line| writeln!(out, "writer {number} line {line}"));
+            u8::from(all.is_err())
+        })
+    };
+    let children: Vec<_> = (0..8).map(writer).collect::<Result<_, _>>()?;
+    for child in children {
+        let cause = child.wait(std::time::Instant::now() + Duration::from_secs(20))?;
+        if cause.code() != Some(0) {
+            return Err(Failure::new(format!("a writer {cause}")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! ST-4: every selected case has exactly one outcome, and it is the right one.
+
+use std::collections::BTreeMap;
+
+use crate::support::{Report, report};
+
+/// What every fixture comes to: its kind, a part of its reason, and whether it leaves something.
+const MODEL: &[(&str, &str, &str, bool)] = &[
+    ("passes::case", "passed", "", false),
+    ("fails::case", "failed", "seven is not eight", false),
+    (
+        "fails_with_causes::case",
+        "failed",
+        "invalid digit found in string",
+        false,
+    ),
+    ("panics::case", "failed", "the panic's message", false),
+    ("aborts::case", "crashed", "SIGABRT", false),
+    (
+        "skips::case",
+        "skipped",
+        "there is no such thing here",
+        false,
+    ),
+    (
+        "exits_silently::case",
+        "failed",
+        "exited with code 0 without a verdict",
+        false,
+    ),
+    ("crashes_after_pass::case", "crashed", "SIGSEGV", false),
+    ("killed::case", "crashed", "SIGKILL", false),
+    ("prints_much::case", "passed", "", false),
+    ("closes_its_streams::case", "passed", "", false),
+    ("manual_only::case", "passed", "", false),
+    ("manual_only::manual", "skipped", "manual", false),
+    (
+        "real_chip_only::case",
+        "skipped",
+        "for a5 only, and this is sim",
+        false,
+    ),
+    ("many_writers::case", "passed", "", false),
+    (
+        "hangs_in_grandchild::case",
+        "timed_out",
+        "it said so itself",
+        false,
+    ),
+    (
+        "hangs_with_full_output::case",
+        "timed_out",
+        "it said so itself",
+        false,
+    ),
+    (
+        "ignores_sigterm::case",
+        "timed_out",
+        "it said so itself",
+        false,
+    ),
+    (
+        "leaves_on_sigterm_alone::case",
+        "timed_out",
+        "it said so itself",
+        false,
+    ),
+    (
+        "hangs_with_escaped_child::case",
+        "timed_out",
+        "it said so itself",
+        false,
+    ),
+    (
+        "stops_itself::case",
+        "timed_out",
+        "it said so itself",
+        false,
+    ),
+    ("leaks::case", "passed", "", true),
+    ("leaks_escaped::case", "passed", "", true),
+    ("right::case", "passed", "", false),
+    ("wrong::case", "failed", "2 of 8 elements wrong", false),
+    (
+        "compares_nothing::case",
+        "failed",
+        "compared nothing",
+        false,
+    ),
+    ("empty_output::case", "failed", "compared nothing", false),
+    (
+        "other_shape::case",
+        "failed",
+        "its shape is [2, 3], expected [3, 2]",
+        false,
+    ),
+    (
+        "other_type::case",
+        "failed",
+        "it is F32, expected I32",
+        false,
+    ),
+    (
+        "other_name::case",
+        "failed",
+        "there are [\"y\"], expected [\"z\"]",
+        false,
+    ),
+    ("writes_the_first_round_only::case", "passed", "", false),
+    ("two_devices::a", "passed", "", false),
+    ("two_devices::b", "passed", "", false),
+    ("two_devices::c", "passed", "", false),
+    (
+        "nine_devices::case",
+        "not_run",
+        "it needs 9 devices, and the pool has 8",
+        false,
+    ),
+    ("after::a", "passed", "", false),
+    ("after::b", "passed", "", false),
+];
+
+/// All but those that break devices, which depend on who gets which.
+#[track_caller]
+fn run_all(more: &[&str]) -> Report {
+    report(
+        &[
+            &[
+                "--skip",
+                "breaks_a_device",
+                "--skip",
+                "meets_device_0_broken",
+            ],
+            more,
+        ]
+        .concat(),
+    )
+}
+
+pub(crate) fn every_fixture_ends_as_the_model_says() {
+    let report = run_all(&["--max-parallel", "6"]);
+    for (name, kind, why, leaks) in MODEL {
+        let case = report.case(name);
+        case.is(kind, why);
+        assert_eq!(
+            !case.leaked().is_empty(),
+            *leaks,
+            "{name}: {:?}",
+            case.leaked()
+        );
+    }
+    assert_eq!(
+        report.cases().len(),
+        MODEL.len(),
+        "nothing else ran, nothing twice"
+    );
+    assert_eq!(report.code, 4, "something timed out");
+
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    MODEL
+        .iter()
+        .for_each(|(_, kind, ..)| *kinds.entry(kind).or_default() += 1);
+    let sums = format!(
+        "{} selected: {} passed, {} failed, {} timed out, {} crashed, {} skipped, {} not run; 2 left processes behind",
+        MODEL.len(),
+        kinds["passed"],
+        kinds["failed"],
+        kinds["timed_out"],
+        kinds["crashed"],
+        kinds["skipped"],
+        kinds["not_run"]
+    );
+    assert!(report.display.contains(&sums), "{sums}\n{}", report.display);
+}
+
+pub(crate) fn the_first_bad_outcome_stops_the_session_if_asked() {
+    let names = ["--case", "passes", "--case", "fails", "--case", "panics"];
+    let report = report(&[&names[..], &["--exitfirst", "--max-parallel", "1"]].concat());
+    report.case("passes::case").is("passed", "");
+    report.case("fails::case").is("failed", "seven");
+    report
+        .case("panics::case")
+        .is("not_run", "fails::case did not pass");
+}

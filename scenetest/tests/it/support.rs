@@ -1,0 +1,126 @@
+//! Starting the fixture program and reading what it says.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+/// The variable that makes this program the fixture program; its value chooses among the sets.
+pub(crate) const FIXTURES: &str = "SCENETEST_FIXTURES";
+
+/// A fixture program that has ended.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// The command of the fixture program, with the usual set.
+pub(crate) fn program(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    command
+        .env(FIXTURES, "usual")
+        .env_remove("GITHUB_ACTIONS")
+        .args(args)
+        .stdin(Stdio::null());
+    command
+}
+
+/// Runs it as it is.
+pub(crate) fn run(args: &[&str]) -> Ran {
+    ran(&mut program(args))
+}
+
+pub(crate) fn ran(command: &mut Command) -> Ran {
+    let output = command.output().expect("it starts");
+    Ran {
+        code: output.status.code().expect("it exits"),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// A session's report.
+pub(crate) struct Report {
+    pub(crate) code: i32,
+    pub(crate) json: Value,
+    /// What it displayed for people.
+    pub(crate) display: String,
+}
+
+/// Runs the cases and reads the report.
+#[track_caller]
+pub(crate) fn report(args: &[&str]) -> Report {
+    let ran = run(&[args, &["--json"]].concat());
+    let json = serde_json::from_str(&ran.stdout);
+    let json = json.unwrap_or_else(|error| panic!("{error} in {}\n{}", ran.stdout, ran.stderr));
+    Report {
+        code: ran.code,
+        json,
+        display: ran.stderr,
+    }
+}
+
+impl Report {
+    pub(crate) fn cases(&self) -> &[Value] {
+        self.json["cases"].as_array().expect("a list")
+    }
+
+    #[track_caller]
+    pub(crate) fn case(&self, name: &str) -> Case<'_> {
+        let found: Vec<&Value> = self
+            .cases()
+            .iter()
+            .filter(|case| case["name"] == name)
+            .collect();
+        assert_eq!(found.len(), 1, "{name} in {:#}", self.json);
+        Case(found[0])
+    }
+}
+
+/// One case of a report.
+pub(crate) struct Case<'r>(pub(crate) &'r Value);
+
+impl Case<'_> {
+    pub(crate) fn kind(&self) -> &str {
+        self.0["outcome"]["kind"].as_str().expect("text")
+    }
+
+    /// The reason, cause or limit; whichever the outcome has.
+    pub(crate) fn why(&self) -> &str {
+        let fields = ["reason", "cause", "limit"];
+        fields
+            .iter()
+            .find_map(|field| self.0["outcome"][field].as_str())
+            .unwrap_or("")
+    }
+
+    pub(crate) fn text(&self, field: &str) -> &str {
+        self.0[field].as_str().unwrap_or("")
+    }
+
+    pub(crate) fn leaked(&self) -> Vec<&str> {
+        self.0["leaked"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn is(&self, kind: &str, why: &str) {
+        assert_eq!(self.kind(), kind, "{:#}", self.0);
+        assert!(self.why().contains(why), "`{}` has no `{why}`", self.why());
+    }
+}
+
+/// The descendants of this test that still run.
+pub(crate) fn still_running() -> Vec<String> {
+    let all = procfork::descendants(procfork::Pid::this()).expect("/proc is there");
+    let running = all
+        .iter()
+        .filter(|process| process.state != procfork::ProcessState::Zombie);
+    running
+        .map(|process| format!("{} ({})", process.name, process.pid))
+        .collect()
+}
