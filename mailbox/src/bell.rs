@@ -63,7 +63,7 @@ impl Bell {
     }
 
     /// Wakes whoever is parked. Whatever they wait for must have been published before.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ring(&self) {
         ringer_fence();
         if self.is_parked() {
@@ -179,6 +179,7 @@ impl Doorbell {
     ///
     /// Children ring through their ends. A thread of the parent rings to make a parked thread notice
     /// something that it has published itself.
+    #[inline]
     pub fn ring(&self) {
         self.bell.ring();
     }
@@ -194,6 +195,7 @@ impl Doorbell {
     ///
     /// [`WaitError::PeerDied`] when the probe says so and a last look found nothing, or
     /// [`WaitError::Deadline`]. Interruptions by signals never end a wait.
+    #[inline]
     pub fn wait(
         &self,
         waiter: &mut Waiter,

@@ -166,18 +166,27 @@ impl Frame {
     }
 
     /// Writes identity and payload; nothing is visible before [`Frame::publish`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(&mut self, identity: &Identity, payload: &[u8]) -> Result<(), FrameError> {
-        if payload.len() > self.capacity {
-            self.write_spilled(payload)?;
+        if payload.len() <= INLINE_BYTES {
+            self.words.write(HEADER_WORDS, payload);
         } else {
-            // The line with the stamp comes last and in one go: stores become visible in order, and the
-            // peer, which watches that line, would fetch it while this processor waits for another one.
-            let (inline, beyond) = payload.split_at(payload.len().min(INLINE_BYTES));
-            self.words.write(HEADER_WORDS + INLINE_BYTES / WORD, beyond);
-            self.words.write(HEADER_WORDS, inline);
+            self.write_beyond(payload)?;
         }
         self.write_identity(identity);
+        Ok(())
+    }
+
+    /// The line with the stamp comes last and in one go: stores become visible in order, and the peer, which
+    /// watches that line, would fetch it while this processor waits for another one.
+    #[inline]
+    fn write_beyond(&mut self, payload: &[u8]) -> Result<(), FrameError> {
+        if payload.len() > self.capacity {
+            return self.write_spilled(payload);
+        }
+        let (inline, beyond) = payload.split_at(INLINE_BYTES);
+        self.words.write(HEADER_WORDS + INLINE_BYTES / WORD, beyond);
+        self.words.write(HEADER_WORDS, inline);
         Ok(())
     }
 

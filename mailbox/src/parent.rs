@@ -32,6 +32,8 @@ pub struct ParentEnd {
     control: ControlSlot,
     /// Sequence number of the next task to be activated.
     next: u32,
+    /// Slots that are flying.
+    in_flight: usize,
     buffer: Bytes,
     life: Life,
     poisoned: Option<Poisoned>,
@@ -151,6 +153,7 @@ impl ParentEnd {
                 seen: Stamp::UNUSED,
             },
             next: 1,
+            in_flight: 0,
             buffer,
             life: Life::Open,
             poisoned: None,
@@ -233,12 +236,10 @@ impl ParentEnd {
     }
 
     /// Tasks that the child still owes an end.
+    #[inline]
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.slots
-            .iter()
-            .filter(|slot| matches!(slot, Slot::Flying(_)))
-            .count()
+        self.in_flight
     }
 
     /// Whether [`ParentEnd::poll`] or [`ParentEnd::poll_control`] has news: a few loads that stay in
@@ -339,6 +340,7 @@ impl ParentEnd {
     /// # Errors
     ///
     /// As [`Doorbell::wait`]. A dead child poisons the endpoint.
+    #[inline]
     pub fn wait(
         &mut self,
         waiter: &mut Waiter,
@@ -424,6 +426,7 @@ impl ParentEnd {
             .publish(Stamp::new(sequence, kind, len));
         self.shared.child_bell.ring();
         self.next = following(sequence);
+        self.in_flight += 1;
         self.slots[frame] = Slot::Flying(Flight {
             identity,
             sequence,
@@ -500,6 +503,7 @@ impl ParentEnd {
             return Err(self.poison(unreadable(name, e)));
         }
         self.slots[frame] = Slot::Free;
+        self.in_flight -= 1;
         let accepted = stamp.label() != label::REFUSED;
         let outcome = decode_outcome(stamp.label(), &self.buffer);
         Ok(Event::Done {

@@ -75,18 +75,21 @@ pub enum ReplyError {
 
 impl Task {
     /// Who the task is.
+    #[inline]
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.0.identity
     }
 
     /// The kind that the parent gave it.
+    #[inline]
     #[must_use]
     pub fn kind(&self) -> u8 {
         self.0.kind
     }
 
     /// What the parent sent: a private copy, which nobody changes any more.
+    #[inline]
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         self.0.payload.as_slice()
@@ -95,12 +98,14 @@ impl Task {
 
 impl Control {
     /// The kind that the parent gave it.
+    #[inline]
     #[must_use]
     pub fn kind(&self) -> u8 {
         self.0.kind
     }
 
     /// What the parent sent: a private copy, which nobody changes any more.
+    #[inline]
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         self.0.payload.as_slice()

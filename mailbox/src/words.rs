@@ -24,10 +24,14 @@ impl Words {
     /// Stores `bytes` from word `first` on, the last word padded with zeros.
     ///
     /// The caller has checked that they fit: a violation is a bug of this crate and panics.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(&self, first: usize, bytes: &[u8]) {
-        let words = &self.as_slice()[first..first + bytes.len().div_ceil(WORD)];
         let (chunks, tail) = bytes.as_chunks::<WORD>();
+        let words = &self.as_slice()[first..];
+        assert!(
+            bytes.len() <= words.len() * WORD,
+            "the caller has checked that the bytes fit"
+        );
         for (word, chunk) in words.iter().zip(chunks) {
             word.store(u64::from_ne_bytes(*chunk), BODY);
         }
