@@ -346,9 +346,12 @@ impl Child {
     }
 }
 
-/// How long dropping a running child waits for the kernel to end it. A process that cannot be
-/// killed (it hangs in a driver) is left to the kernel after that.
+/// How long dropping a running child waits for the kernel to end it.
 const DROP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Dropped children that the kernel had not ended in time (they hang in a driver), with the
+/// process whose children they are. Reaped when the next one is dropped.
+static LEFT: Mutex<Vec<(Pid, OwnedFd)>> = Mutex::new(Vec::new());
 
 impl Drop for Child {
     fn drop(&mut self) {
@@ -359,8 +362,21 @@ impl Drop for Child {
             let _ = process::signal_pidfd(self.pidfd(), Signal::KILL);
             let _ = self.wait(Instant::now() + DROP_PATIENCE);
         }
-        let _ = self.reap();
+        reap_left();
+        if let Ok(None) = self.reap()
+            && let Ok(pidfd) = self.pidfd.try_clone()
+        {
+            lock(&LEFT).push((self.parent, pidfd));
+        }
     }
+}
+
+/// Reaps what was left, as far as it has ended by now. Entries that came with a fork stay: their
+/// descriptors are closed in this process, and must not be closed again.
+fn reap_left() {
+    let this = Pid::this();
+    let still_there = |pidfd: &OwnedFd| matches!(wait::ended(pidfd.as_fd(), Take::Reap), Ok(None));
+    lock(&LEFT).retain(|(parent, pidfd)| *parent != this || still_there(pidfd));
 }
 
 impl fmt::Debug for Child {

@@ -52,6 +52,8 @@ pub struct ParentWatch {
     /// Its pid is as `getpid()` of the parent said before this process was made; its words are
     /// none where robust mutexes are not as expected.
     lineage: Lineage,
+    /// Of the parent, and of the root if that is another process: what a check looks at.
+    words: [Option<DeathWord<'static>>; 2],
     signal: Option<Signal>,
     /// Counts calls of `is_alive`, to ask for the parent's pid now and then.
     checks: AtomicU32,
@@ -105,8 +107,7 @@ impl ParentWatch {
     /// Death words to wait on beside one's own word: of the parent, then of the root if that is
     /// another process. Empty where robust mutexes are not as expected.
     pub fn death_words(&self) -> impl Iterator<Item = DeathWord<'static>> {
-        let root = self.lineage.root_word.filter(|root| !self.parent_is(root));
-        self.lineage.parent_word.into_iter().chain(root)
+        self.words.into_iter().flatten()
     }
 
     /// Whether parent and root are alive, as far as is known. For hot loops: one or two relaxed
@@ -198,8 +199,11 @@ impl ParentWatch {
     }
 
     pub(crate) fn new(lineage: Lineage, signal: Option<Signal>) -> Self {
+        let root = lineage.root_word.filter(|_| !lineage.parent_is_root);
+        let words = [lineage.parent_word, root];
         Self {
             lineage,
+            words,
             signal,
             checks: AtomicU32::new(0),
         }
@@ -239,7 +243,7 @@ impl ParentWatch {
         for (slot, death) in words[1..].iter_mut().zip(self.death_words()) {
             *slot = death.expect()?;
         }
-        if words[1].is_some() && !WAITV_MISSING.load(Ordering::Relaxed) {
+        if self.words[0].is_some() && !WAITV_MISSING.load(Ordering::Relaxed) {
             match futex::wait_any(&words, deadline) {
                 Ok(waited) => return Ok(waited),
                 // Too old a kernel, or a filter that knows no futex_waitv: never ask again.
@@ -249,21 +253,13 @@ impl ParentWatch {
         Ok(sleep_slice(words, deadline))
     }
 
+    #[inline]
     fn word_says_dead(&self) -> bool {
-        self.lineage
-            .parent_word
-            .is_some_and(|word| word.owner_died())
-            || self.root_is_dead()
+        self.words.iter().flatten().any(DeathWord::owner_died)
     }
 
     fn root_is_dead(&self) -> bool {
         self.lineage.root_word.is_some_and(|word| word.owner_died())
-    }
-
-    fn parent_is(&self, other: &DeathWord<'_>) -> bool {
-        self.lineage
-            .parent_word
-            .is_some_and(|parent| std::ptr::eq(parent.address(), other.address()))
     }
 
     /// `None` is a parent outside the pid namespace, which tells nothing.

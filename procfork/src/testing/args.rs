@@ -21,14 +21,17 @@ pub(super) struct Args {
 impl Args {
     /// Reads the arguments after the program's name; an unknown one is an error, with its text.
     pub(super) fn parse(args: impl IntoIterator<Item = String>) -> Result<Self, String> {
-        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        let asked = std::env::var("RUST_TEST_THREADS")
+            .ok()
+            .and_then(|text| text.parse().ok());
         let mut parsed = Self {
             list: false,
             ignored_only: false,
             exact: false,
             nocapture: false,
             quiet: false,
-            at_once: cores,
+            at_once: asked.filter(|at_once| *at_once > 0).unwrap_or_else(cores),
             filters: Vec::new(),
             skip: Vec::new(),
         };

@@ -92,6 +92,28 @@ pub(crate) fn a_leaf_asleep_in_foreign_code_follows_a_killed_root() {
     check_chain(asleep);
 }
 
+/// How often the kernel has taken a process off its core because it had nothing to do.
+fn sleeps_begun(pid: Pid) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("voluntary_ctxt_switches"));
+    line.unwrap().to_owned()
+}
+
+pub(crate) fn an_idle_leaf_does_not_wake_up_to_look() {
+    let line = Line::new();
+    let leaf = leaf(&line, ForkOptions::new("leaf"), parked_on_a_mailbox);
+    line.hear_pid();
+    until(|| sleeps(leaf.pid()));
+    let before = sleeps_begun(leaf.pid());
+    // Some time passes, in which children come and go.
+    for _ in 0..50 {
+        child("other", |_| ()).wait(soon()).unwrap();
+    }
+    assert_eq!(sleeps_begun(leaf.pid()), before);
+}
+
 pub(crate) fn below_a_killed_middle_all_die_and_above_it_all_live() {
     let line = Line::new();
     let root = root(&line, |_| {

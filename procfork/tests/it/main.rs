@@ -7,6 +7,7 @@ mod ending;
 mod fork;
 mod harness;
 mod liveness;
+mod old_kernel;
 mod robust;
 mod spawn;
 mod support;
@@ -56,6 +57,7 @@ const TESTS: &[Test] = testing::list![
     liveness::a_leaf_parked_on_its_mailbox_follows_a_killed_root,
     liveness::a_busy_leaf_follows_a_killed_root,
     liveness::a_leaf_asleep_in_foreign_code_follows_a_killed_root,
+    liveness::an_idle_leaf_does_not_wake_up_to_look,
     liveness::below_a_killed_middle_all_die_and_above_it_all_live,
     liveness::one_wake_of_the_kernel_reaches_all_idle_children,
     liveness::the_first_to_notice_kills_the_whole_group_of_the_tree,
@@ -80,6 +82,8 @@ const TESTS: &[Test] = testing::list![
     harness::a_listing_has_the_lines_that_other_runners_parse,
     harness::output_is_captured_unless_asked_otherwise,
     harness::a_run_of_all_counts_all,
+    old_kernel::without_futex_waitv_an_idle_child_still_follows,
+    old_kernel::without_close_range_only_given_descriptors_are_open,
     spawn::a_function_finds_its_name_its_bytes_and_its_descriptors,
     spawn::endings_are_those_of_a_forked_child,
     spawn::a_crate_without_unsafe_code_can_register,
