@@ -129,7 +129,8 @@ pub trait Chip {
     /// Frees an allocation by its base address.
     ///
     /// # Errors
-    /// [`DeviceError::Address`] if it is not the base of a live allocation; nothing is freed then.
+    /// [`DeviceError::Address`] if it is not the base of a live allocation, [`DeviceError::InUse`]
+    /// while a launched run names it; nothing is freed then.
     fn free(&mut self, address: DeviceAddress) -> Result<(), DeviceError>;
 
     /// Copies host bytes into device memory; the range must lie inside one live allocation.
@@ -189,14 +190,14 @@ pub trait Chip {
     /// nothing changes).
     fn finalize(&mut self, run: RunId) -> Result<RunReport, DeviceError>;
 
-    /// The fault because of which the chip refuses work, if it does.
+    /// The fault because of which the chip refuses memory and runs, if it does.
     fn unusable(&self) -> Option<&str>;
 
-    /// Tests the chip by allocating, writing, reading and freeing, after a fault. On success the
-    /// chip is usable again.
+    /// Tests the chip by allocating, writing, reading and freeing. A chip that was unusable is reset
+    /// for it, and comes back empty: no allocation is live, the registered callables are.
     ///
     /// # Errors
-    /// What still fails; the chip stays unusable then.
+    /// What still fails; a chip that was unusable stays so then.
     fn probe(&mut self) -> Result<(), DeviceError>;
 
     /// What happened on the chip since the last call, if it was opened with tracing.

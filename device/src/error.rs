@@ -244,6 +244,16 @@ pub enum DeviceError {
         /// The fault that made it so.
         cause: String,
     },
+    /// A run on the device names the memory. Nothing was freed.
+    #[error("free {address} on chip {chip}: run {run} uses it; finalize the run first")]
+    InUse {
+        /// The chip's number.
+        chip: u32,
+        /// The allocation.
+        address: DeviceAddress,
+        /// The run.
+        run: RunId,
+    },
     /// The device refused to free; the memory is lost until the chip is closed.
     #[error(
         "free {address} on chip {chip}: the device refused; the memory is leaked until the chip is closed"

@@ -5,7 +5,6 @@ mod chip;
 mod engine;
 mod memory;
 mod options;
-mod run;
 mod task;
 mod tracer;
 

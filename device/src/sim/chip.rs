@@ -3,10 +3,14 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 
-use taskgraph::{Tag, TaskId};
+use taskgraph::TaskId;
 
+use super::body::SimCallable;
+use super::engine::{Engine, Machine};
+use super::memory::{self, DeviceMemory};
+use super::options::{SimFault, SimOptions, TaskFault};
+use super::tracer::Tracer;
 use crate::args::{ChipArgs, CoreArgs};
 use crate::callable::ChipCallable;
 use crate::chip::{
@@ -14,16 +18,12 @@ use crate::chip::{
 };
 use crate::compile::KernelCompiler;
 use crate::error::{DeviceError, OrchestrationError, panic_message};
+use crate::gate::Gate;
 use crate::open::OpenOptions;
 use crate::orchestrator::{ChipOrchestrator, RunBuilder};
 use crate::platform::{Arch, Platform};
-use crate::process::{self, Home};
-use crate::sim::body::SimCallable;
-use crate::sim::engine::{Engine, Machine};
-use crate::sim::memory::DeviceMemory;
-use crate::sim::options::{SimFault, SimOptions, TaskFault};
-use crate::sim::run::{RunState, SimRun};
-use crate::sim::tracer::Tracer;
+use crate::process;
+use crate::runs::{Phase, Runs, Slots};
 use crate::trace::TraceEvent;
 
 /// More threads than this are of no use to one chip.
@@ -35,25 +35,29 @@ const PROBE_PATTERN: [u8; 64] = [0xA5; 64];
 /// One simulated chip.
 pub(crate) struct SimChip {
     info: ChipInfo,
-    home: Home,
     options: SimOptions,
+    gate: Gate,
     memory: DeviceMemory,
     compiler: KernelCompiler,
-    callables: Vec<Rc<SimCallable>>,
-    /// Runs that were not finalized, oldest first.
-    runs: Vec<SimRun>,
+    callables: Slots<SimCallable>,
+    runs: Runs<SimCallable, OnChip>,
     /// Launched runs that are not over, in the order of their launch; the first one executes.
     launched: VecDeque<RunId>,
-    next_run: u64,
+    engine: Engine,
     n_launched: u64,
     n_frees: u64,
     probes_to_fail: u32,
-    engine: Engine,
-    /// The fault that made the chip unusable.
-    unusable: Option<String>,
-    closed: bool,
     /// Bound to its thread, like the context of a real chip.
     not_send: PhantomData<*const ()>,
+}
+
+/// A launched run.
+#[derive(Clone, Copy, Debug)]
+struct OnChip {
+    /// Its number among the launched ones.
+    number: u64,
+    /// Whether its turn has come, so that its tasks are with the engine.
+    is_begun: bool,
 }
 
 impl SimChip {
@@ -68,35 +72,33 @@ impl SimChip {
             options.address_reuse,
             options.placed.iter().map(|address| address.0).collect(),
         )?;
-        let info = ChipInfo {
-            platform,
-            logical_id: id,
-            physical_id: id,
-            cores: arch.cores(),
-            memory_bytes: memory.report().total_bytes,
-        };
+        let (memory_bytes, cores) = (memory.report().total_bytes, arch.cores());
+        let (logical_id, physical_id) = (id, id);
         let machine = Machine {
             chip: id,
-            cores: info.cores,
+            cores,
             op_timeout: options.op_timeout,
             host_threads: options.host_threads.clamp(1, HOST_THREADS_MAX),
         };
         Ok(Self {
-            info,
-            home: Home::here(id),
+            info: ChipInfo {
+                platform,
+                logical_id,
+                physical_id,
+                cores,
+                memory_bytes,
+            },
             options: options.clone(),
+            gate: Gate::open(id),
             memory,
             compiler,
-            callables: Vec::new(),
-            runs: Vec::new(),
+            callables: Slots::new(id),
+            runs: Runs::new(id),
             launched: VecDeque::new(),
-            next_run: 0,
+            engine: Engine::new(machine, Tracer::new(options.trace)),
             n_launched: 0,
             n_frees: 0,
             probes_to_fail: options.probes_to_fail(),
-            engine: Engine::new(machine, Tracer::new(options.trace)),
-            unusable: None,
-            closed: false,
             not_send: PhantomData,
         })
     }
@@ -105,85 +107,33 @@ impl SimChip {
         self.info.logical_id
     }
 
-    /// Whether the chip may be used at all by whoever calls.
-    fn admit(&self, operation: &'static str) -> Result<(), DeviceError> {
-        self.home.check()?;
-        if self.closed {
-            return Err(DeviceError::Closed {
-                operation,
-                chip: self.id(),
-            });
-        }
-        Ok(())
-    }
-
-    /// Whether the chip takes new work.
-    fn admit_work(&self, operation: &'static str) -> Result<(), DeviceError> {
-        self.admit(operation)?;
-        match self.unusable.clone() {
-            Some(cause) => Err(DeviceError::Unusable {
-                operation,
-                chip: self.id(),
-                cause,
-            }),
-            None => Ok(()),
-        }
-    }
-
-    fn run_idx(&self, operation: &'static str, run: RunId) -> Result<usize, DeviceError> {
-        let found = self.runs.iter().position(|known| known.id == run);
-        found.ok_or(DeviceError::UnknownRun {
-            operation,
-            chip: self.id(),
-            run,
-        })
-    }
-
-    /// The position of a run that is launched, finished or not.
-    fn launched_idx(&self, operation: &'static str, run: RunId) -> Result<usize, DeviceError> {
-        let idx = self.run_idx(operation, run)?;
-        match &self.runs[idx].state {
-            state @ RunState::Prepared => Err(self.wrong_state(operation, run, state)),
-            _ => Ok(idx),
-        }
-    }
-
-    fn wrong_state(&self, operation: &'static str, run: RunId, state: &RunState) -> DeviceError {
-        DeviceError::RunState {
-            operation,
-            chip: self.id(),
-            run,
-            state: state.name(),
-        }
-    }
-
     /// Moves the run whose turn it is on by one slice.
     fn advance(&mut self) {
         let Some(&run) = self.launched.front() else {
             return;
         };
-        let idx = self.runs.iter().position(|known| known.id == run);
-        let idx = idx.expect("a launched run is finalized only after it left the queue");
-        if let Err(refused) = self.admit_work("execute a run") {
-            return self.finish(idx, Err(refused));
+        if let Err(refused) = self.gate.admit_work("execute a run") {
+            return self.finish(run, Err(refused));
         }
-        if let RunState::Launched(number) = self.runs[idx].state {
-            self.runs[idx].state = RunState::Executing;
-            if let Err(error) = self.orchestrate(idx, number) {
-                return self.end(idx, Err(error));
+        if let Phase::Executing(on_chip) = &mut self.runs.known(run).phase
+            && !std::mem::replace(&mut on_chip.is_begun, true)
+        {
+            let number = on_chip.number;
+            if let Err(error) = self.orchestrate(run, number) {
+                return self.end(run, Err(error));
             }
         }
         match self.engine.advance() {
             Ok(Progress::Running) => {}
-            Ok(Progress::Finished) => self.end(idx, Ok(())),
-            Err(error) => self.end(idx, Err(error)),
+            Ok(Progress::Finished) => self.end(run, Ok(())),
+            Err(error) => self.end(run, Err(error)),
         }
     }
 
     /// Lets the orchestration submit the run's tasks.
-    fn orchestrate(&mut self, idx: usize, number: u64) -> Result<(), DeviceError> {
+    fn orchestrate(&mut self, run: RunId, number: u64) -> Result<(), DeviceError> {
         let (chip, faults) = (self.id(), self.faults_of(number));
-        let run = &mut self.runs[idx];
+        let run = self.runs.known(run);
         let callable = run.callable.callable;
         self.engine.begin(number, run.callable.clone(), faults);
         let began = self.engine.tracer().now();
@@ -202,14 +152,11 @@ impl SimChip {
                 message: panic_message(&*payload),
             })
         });
-        let failure = builder.failure;
-        self.engine
-            .tracer()
-            .orchestration(began, callable.name, number);
+        let (failure, callable) = (builder.failure, callable.name);
+        self.engine.tracer().orchestration(began, callable, number);
         if let Some(failure) = failure {
             return Err(failure);
         }
-        let callable = callable.name;
         built.map_err(|source| DeviceError::Orchestration {
             chip,
             callable,
@@ -220,9 +167,34 @@ impl SimChip {
     }
 
     /// Ends the run that the engine works on.
-    fn end(&mut self, idx: usize, outcome: Result<(), DeviceError>) {
+    fn end(&mut self, run: RunId, outcome: Result<(), DeviceError>) {
         let report = self.engine.end();
-        self.finish(idx, outcome.map(|()| report));
+        self.finish(run, outcome.map(|()| report));
+    }
+
+    /// Keeps the outcome of the run whose turn it was, and notes what makes the chip unusable.
+    fn finish(&mut self, run: RunId, outcome: Result<RunReport, DeviceError>) {
+        if let Err(error @ (DeviceError::Fault { .. } | DeviceError::Timeout { .. })) = &outcome {
+            self.gate.mark(error);
+        }
+        self.launched.pop_front();
+        self.runs.known(run).phase = Phase::Finished(outcome);
+    }
+
+    /// Allocates, writes, reads and frees a little memory.
+    fn try_memory(&mut self) -> Result<(), DeviceError> {
+        let address = self.memory.malloc(PROBE_PATTERN.len() as u64)?;
+        let mut found = [0; PROBE_PATTERN.len()];
+        self.memory.write(address, &PROBE_PATTERN)?;
+        self.memory.read(&mut found, address)?;
+        self.memory.free(address)?;
+        if found == PROBE_PATTERN {
+            return Ok(());
+        }
+        Err(DeviceError::ProbeMismatch {
+            chip: self.id(),
+            address,
+        })
     }
 
     fn faults_of(&self, number: u64) -> Vec<(u64, TaskFault)> {
@@ -232,16 +204,6 @@ impl SimChip {
         };
         self.options.faults.iter().filter_map(of_run).collect()
     }
-
-    /// Keeps the outcome of the run whose turn it was, and notes what makes the chip unusable.
-    fn finish(&mut self, idx: usize, outcome: Result<RunReport, DeviceError>) {
-        if let Err(error @ (DeviceError::Fault { .. } | DeviceError::Timeout { .. })) = &outcome {
-            tracing::warn!(chip = self.id(), %error, "the chip is unusable until a probe passes");
-            self.unusable = Some(error.to_string());
-        }
-        self.launched.pop_front();
-        self.runs[idx].state = RunState::Finished(outcome);
-    }
 }
 
 impl Chip for SimChip {
@@ -250,12 +212,14 @@ impl Chip for SimChip {
     }
 
     fn malloc(&mut self, bytes: u64) -> Result<DeviceAddress, DeviceError> {
-        self.admit("allocate")?;
+        self.gate.admit_work("allocate")?;
         self.memory.malloc(bytes)
     }
 
     fn free(&mut self, address: DeviceAddress) -> Result<(), DeviceError> {
-        self.admit("free")?;
+        self.gate.admit_work("free")?;
+        self.runs
+            .refuse_in_use(address, self.memory.allocations())?;
         let nth = self.n_frees;
         self.n_frees += 1;
         if self.options.faults.contains(&SimFault::Free { nth }) {
@@ -268,38 +232,25 @@ impl Chip for SimChip {
     }
 
     fn copy_to(&mut self, to: DeviceAddress, from: &[u8]) -> Result<(), DeviceError> {
-        self.admit("copy to the chip")?;
+        self.gate.admit_work("copy to the chip")?;
         self.memory.write(to, from)
     }
 
     fn copy_from(&mut self, to: &mut [u8], from: DeviceAddress) -> Result<(), DeviceError> {
-        self.admit("copy from the chip")?;
+        self.gate.admit_work("copy from the chip")?;
         self.memory.read(to, from)
     }
 
     fn memory(&self) -> Result<MemoryReport, DeviceError> {
-        self.admit("report memory")?;
+        self.gate.admit_work("report memory")?;
         Ok(self.memory.report())
     }
 
     fn register(&mut self, callable: &'static ChipCallable) -> Result<CallableSlot, DeviceError> {
-        self.admit("register a callable")?;
-        if let Some(problem) = callable.fault() {
-            return Err(DeviceError::Callable {
-                callable: callable.name,
-                problem,
-            });
-        }
-        let is_known = |known: &Rc<SimCallable>| std::ptr::eq(known.callable, callable);
-        let slot = match self.callables.iter().position(is_known) {
-            Some(slot) => slot,
-            None => {
-                self.callables
-                    .push(Rc::new(SimCallable::load(callable, &self.compiler)?));
-                self.callables.len() - 1
-            }
-        };
-        Ok(CallableSlot(slot as u32))
+        self.gate.admit_work("register a callable")?;
+        let load = || SimCallable::load(callable, &self.compiler);
+        self.callables
+            .register(callable, |known| known.callable, load)
     }
 
     fn max_prepared(&self) -> usize {
@@ -307,105 +258,69 @@ impl Chip for SimChip {
     }
 
     fn prepare(&mut self, slot: CallableSlot, args: ChipArgs) -> Result<RunId, DeviceError> {
-        self.admit_work("prepare a run")?;
-        let (chip, known) = (self.id(), self.callables.len());
-        let unknown = DeviceError::UnknownCallable { chip, slot, known };
-        let callable = self.callables.get(slot.0 as usize).ok_or(unknown)?.clone();
-        let prepared = self
-            .runs
-            .iter()
-            .filter(|run| matches!(run.state, RunState::Prepared));
-        if prepared.count() >= self.max_prepared() {
-            return Err(DeviceError::TooManyPrepared {
-                chip,
-                max: self.max_prepared(),
-            });
-        }
-        for tensor in &args.tensors {
-            self.memory.allocations().find(tensor, Tag::Input)?;
-        }
-        let id = RunId(self.next_run);
-        self.next_run += 1;
-        let state = RunState::Prepared;
-        self.runs.push(SimRun {
-            id,
-            callable,
-            args,
-            state,
-            allocated: Vec::new(),
-        });
-        Ok(id)
+        self.gate.admit_work("prepare a run")?;
+        let (callable, max) = (self.callables.get(slot)?, self.max_prepared());
+        self.runs
+            .prepare(callable, args, self.memory.allocations(), max)
     }
 
     fn launch(&mut self, run: RunId) -> Result<(), DeviceError> {
-        self.admit_work("launch a run")?;
-        let idx = self.run_idx("launch", run)?;
-        if !matches!(self.runs[idx].state, RunState::Prepared) {
-            return Err(self.wrong_state("launch", run, &self.runs[idx].state));
-        }
-        self.runs[idx].state = RunState::Launched(self.n_launched);
+        self.gate.admit_work("launch a run")?;
+        let prepared = self.runs.prepared(run)?;
+        let number = self.n_launched;
+        prepared.phase = Phase::Executing(OnChip {
+            number,
+            is_begun: false,
+        });
         self.n_launched += 1;
         self.launched.push_back(run);
         Ok(())
     }
 
     fn poll(&mut self, run: RunId) -> Result<Progress, DeviceError> {
-        self.admit("poll a run")?;
-        let idx = self.launched_idx("poll", run)?;
-        if !matches!(self.runs[idx].state, RunState::Finished(_)) {
+        self.gate.admit("poll a run")?;
+        if let Phase::Executing(_) = self.runs.launched(run)?.phase {
             self.advance();
         }
-        match self.runs[idx].state {
-            RunState::Finished(_) => Ok(Progress::Finished),
+        match self.runs.launched(run)?.phase {
+            Phase::Finished(_) => Ok(Progress::Finished),
             _ => Ok(Progress::Running),
         }
     }
 
     fn finalize(&mut self, run: RunId) -> Result<RunReport, DeviceError> {
-        self.admit("finalize a run")?;
-        let idx = self.run_idx("finalize", run)?;
-        if matches!(
-            self.runs[idx].state,
-            RunState::Launched(_) | RunState::Executing
-        ) {
-            return Err(self.wrong_state("finalize", run, &self.runs[idx].state));
-        }
-        let run = self.runs.remove(idx);
+        self.gate.admit("finalize a run")?;
+        let run = self.runs.remove(run)?;
         for address in run.allocated {
             self.memory.free(address)?;
         }
-        match run.state {
-            RunState::Finished(outcome) => outcome,
+        match run.phase {
+            Phase::Finished(outcome) => outcome,
             _ => Ok(RunReport::default()),
         }
     }
 
     fn unusable(&self) -> Option<&str> {
-        self.unusable.as_deref()
+        self.gate.fault()
     }
 
     fn probe(&mut self) -> Result<(), DeviceError> {
-        self.admit("probe the chip")?;
+        self.gate.admit("probe the chip")?;
         if let Some(left) = self.probes_to_fail.checked_sub(1) {
             self.probes_to_fail = left;
-            let address = DeviceAddress(crate::sim::memory::BASE);
+            let address = DeviceAddress(memory::BASE);
             return Err(DeviceError::ProbeMismatch {
                 chip: self.id(),
                 address,
             });
         }
-        let address = self.memory.malloc(PROBE_PATTERN.len() as u64)?;
-        let mut found = [0; PROBE_PATTERN.len()];
-        self.memory.write(address, &PROBE_PATTERN)?;
-        self.memory.read(&mut found, address)?;
-        self.memory.free(address)?;
-        if found != PROBE_PATTERN {
-            return Err(DeviceError::ProbeMismatch {
-                chip: self.id(),
-                address,
-            });
+        if self.gate.fault().is_some() {
+            // As on hardware, where the chip is reset: what was on it is gone.
+            self.memory.clear();
+            self.runs.forget_memory();
         }
-        self.unusable = None;
+        self.try_memory()?;
+        self.gate.clear();
         Ok(())
     }
 
@@ -414,10 +329,11 @@ impl Chip for SimChip {
     }
 
     fn close(&mut self) -> Result<(), DeviceError> {
-        self.home.check()?;
-        self.closed = true;
-        self.runs.clear();
-        self.launched.clear();
+        if self.gate.close()? {
+            self.runs.clear();
+            self.launched.clear();
+            self.memory.clear();
+        }
         Ok(())
     }
 }

@@ -133,8 +133,19 @@ impl DeviceMemory {
         let length = block_length(bytes).expect("it was allocated with this length");
         self.used_bytes -= length;
         self.release(address.0, length);
-        self.return_pages(address.0, length);
+        if length >= RETURN_BYTES_MIN {
+            self.return_pages(address.0, length);
+        }
         Ok(())
+    }
+
+    /// Frees everything and gives all pages back.
+    pub(crate) fn clear(&mut self) {
+        let bytes = self.arena.len() as u64;
+        self.live.clear();
+        self.free = BTreeMap::from([(BASE, bytes)]);
+        self.used_bytes = 0;
+        self.return_pages(BASE, bytes);
     }
 
     /// The bytes behind the allocation that ends at `end`.
@@ -252,16 +263,13 @@ impl DeviceMemory {
         self.free.insert(start, end - start);
     }
 
-    /// Gives the pages of a large block back to the host; the next owner finds zeroes.
+    /// Gives the pages of a free block back to the host; the next owner finds zeroes.
     fn return_pages(&self, base: u64, length: u64) {
-        if length < RETURN_BYTES_MIN {
-            return;
-        }
         let page = 4096;
         let start = (base - BASE).next_multiple_of(page);
         let end = (base - BASE + length) / page * page;
         let advice = memmap2::UncheckedAdvice::DontNeed;
-        // SAFETY: the range lies inside a block that was just freed, so nobody relies on its
+        // SAFETY: the range lies inside a free block, so nobody relies on its
         // contents.
         let advised = unsafe {
             self.arena

@@ -19,17 +19,13 @@
 //!   that it allocated, wrote, read and freed. What was on the card is gone then: addresses and
 //!   registered kernels' handles with it, the kernels are loaded again.
 
-use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::time::{Duration, Instant};
-
-use taskgraph::Tag;
 
 use super::acl::{Acl, Hal, Handle, VendorError};
 use super::options::VendorOptions;
-use super::run::{Builder, VendorCallable, VendorRun, VendorState, compile};
+use super::run::{Builder, VendorCallable, compile};
 use super::search::SearchPath;
 use super::visible::{LogicalId, VARIABLE, VisibleDevices};
 use crate::abi::TaskBlock;
@@ -41,10 +37,12 @@ use crate::chip::{
 };
 use crate::compile::KernelCompiler;
 use crate::error::{DeviceError, OrchestrationError, panic_message};
+use crate::gate::Gate;
 use crate::open::OpenOptions;
 use crate::orchestrator::ChipOrchestrator;
 use crate::platform::{CoreCounts, Platform};
-use crate::process::{self, Home};
+use crate::process;
+use crate::runs::{Phase, Runs, Slots};
 use crate::trace::TraceEvent;
 
 /// How often a probe resets a card at most.
@@ -56,21 +54,23 @@ const PROBE_PATTERN: [u8; 64] = [0x5A; 64];
 /// One card.
 pub(crate) struct VendorChip {
     info: ChipInfo,
-    home: Home,
     options: VendorOptions,
+    gate: Gate,
     acl: Acl,
     stream: Handle,
     memory: Allocations,
     compiler: KernelCompiler,
-    callables: Vec<Rc<VendorCallable>>,
-    /// Runs that were not finalized, oldest first.
-    runs: VecDeque<VendorRun>,
-    next_run: u64,
-    /// The fault that made the chip unusable.
-    unusable: Option<String>,
-    closed: bool,
+    callables: Slots<VendorCallable>,
+    runs: Runs<VendorCallable, OnCard>,
     /// The library binds contexts to threads.
     not_send: PhantomData<*const ()>,
+}
+
+/// A launched run.
+#[derive(Clone, Copy, Debug)]
+struct OnCard {
+    since: Instant,
+    report: RunReport,
 }
 
 impl VendorChip {
@@ -83,10 +83,9 @@ impl VendorChip {
     ) -> Result<Self, DeviceError> {
         let vendor = options.vendor.clone();
         let logical = LogicalId(device_id);
-        let list = vendor
-            .visible_devices
-            .clone()
-            .or_else(|| std::env::var(VARIABLE).ok());
+        let of_environment =
+            || std::env::var_os(VARIABLE).map(|list| list.to_string_lossy().into_owned());
+        let list = vendor.visible_devices.clone().or_else(of_environment);
         let physical = VisibleDevices::parse(list.as_deref())?.physical(logical)?;
         let path = SearchPath::new(&vendor.library_dirs);
         let library = path.load(platform, "libascendcl.so")?;
@@ -119,17 +118,14 @@ impl VendorChip {
                 cores,
                 memory_bytes,
             },
-            home: Home::here(device_id),
             options: vendor,
+            gate: Gate::open(device_id),
             acl,
             stream,
             memory: Allocations::new(device_id),
             compiler: KernelCompiler::new(platform, &options.compile),
-            callables: Vec::new(),
-            runs: VecDeque::new(),
-            next_run: 0,
-            unusable: None,
-            closed: false,
+            callables: Slots::new(device_id),
+            runs: Runs::new(device_id),
             not_send: PhantomData,
         };
         // A failure drops the chip, which closes it.
@@ -141,66 +137,16 @@ impl VendorChip {
         self.info.logical_id
     }
 
-    fn admit(&self, operation: &'static str) -> Result<(), DeviceError> {
-        self.home.check()?;
-        if self.closed {
-            return Err(DeviceError::Closed {
-                operation,
-                chip: self.id(),
-            });
-        }
-        Ok(())
-    }
-
-    /// Refuses what needs the card when the card is at fault.
-    fn admit_work(&self, operation: &'static str) -> Result<(), DeviceError> {
-        self.admit(operation)?;
-        match self.unusable.clone() {
-            Some(cause) => Err(DeviceError::Unusable {
-                operation,
-                chip: self.id(),
-                cause,
-            }),
-            None => Ok(()),
-        }
-    }
-
     /// The result of a call; a fault of the device marks the chip.
     fn noted<T>(&mut self, result: Result<T, VendorError>) -> Result<T, DeviceError> {
         result.map_err(|error| {
-            if error.is_device_fault() {
-                self.mark(error.to_string());
+            let is_fault = error.is_device_fault();
+            let error = DeviceError::from(error);
+            if is_fault {
+                self.gate.mark(&error);
             }
-            DeviceError::from(error)
+            error
         })
-    }
-
-    fn mark(&mut self, cause: String) {
-        tracing::warn!(
-            chip = self.id(),
-            cause,
-            "the chip is unusable until a probe passes"
-        );
-        self.unusable.get_or_insert(cause);
-    }
-
-    fn run_idx(&self, operation: &'static str, run: RunId) -> Result<usize, DeviceError> {
-        let found = self.runs.iter().position(|known| known.id == run);
-        found.ok_or(DeviceError::UnknownRun {
-            operation,
-            chip: self.id(),
-            run,
-        })
-    }
-
-    fn wrong_state(&self, operation: &'static str, idx: usize) -> DeviceError {
-        let VendorRun { id: run, state, .. } = &self.runs[idx];
-        DeviceError::RunState {
-            operation,
-            chip: self.id(),
-            run: *run,
-            state: state.name(),
-        }
     }
 
     /// Allocates, writes, reads and frees a little memory.
@@ -229,19 +175,17 @@ impl VendorChip {
         self.stream = self.acl.create_stream()?;
         self.try_memory()?;
         self.memory.clear();
-        self.runs.iter_mut().for_each(|run| run.allocated.clear());
-        let callables = std::mem::take(&mut self.callables);
-        let reload = |loaded: &Rc<VendorCallable>| {
-            VendorCallable::load(self.acl, loaded.callable, loaded.artefacts.clone()).map(Rc::new)
-        };
-        self.callables = callables.iter().map(reload).collect::<Result<_, _>>()?;
-        Ok(())
+        self.runs.forget_memory();
+        let acl = self.acl;
+        let reload =
+            |old: &VendorCallable| VendorCallable::load(acl, old.callable, old.artefacts.clone());
+        Ok(self.callables.reload(reload)?)
     }
 
     /// Lets the orchestration put the run's tasks on the stream.
-    fn enqueue(&mut self, idx: usize) -> Result<RunReport, DeviceError> {
+    fn enqueue(&mut self, run: RunId) -> Result<RunReport, DeviceError> {
         let chip = self.id();
-        let run = &mut self.runs[idx];
+        let run = self.runs.prepared(run)?;
         let (loaded, args) = (run.callable.clone(), &run.args);
         let callable = loaded.callable;
         let mut builder = Builder {
@@ -275,50 +219,41 @@ impl VendorChip {
     }
 
     /// Asks the card, and ends what is over or has taken too long.
-    fn advance(&mut self, idx: usize) {
-        if let Err(refused) = self.admit_work("execute a run") {
-            self.runs[idx].state = VendorState::Finished(Err(refused));
-            return;
-        }
-        let complete = self.acl.is_complete(self.stream);
-        match self.noted(complete) {
-            Ok(true) => self.finish_all(),
-            Ok(false) => self.watch(idx),
-            Err(error) => self.runs[idx].state = VendorState::Finished(Err(error)),
-        }
-    }
-
-    fn finish_all(&mut self) {
-        for run in &mut self.runs {
-            if let VendorState::Executing { report, .. } = run.state {
-                run.state = VendorState::Finished(Ok(report));
-            }
+    fn advance(&mut self, run: RunId, since: Instant) {
+        let complete = self.gate.admit_work("execute a run");
+        let complete = complete.and_then(|()| {
+            let complete = self.acl.is_complete(self.stream);
+            self.noted(complete)
+        });
+        match complete {
+            Ok(true) => self.runs.finish_all(|on_card| on_card.report),
+            Ok(false) => self.watch(run, since),
+            Err(error) => self.runs.known(run).phase = Phase::Finished(Err(error)),
         }
     }
 
     /// Fails a run whose time is over.
-    fn watch(&mut self, idx: usize) {
-        let VendorState::Executing { since, .. } = self.runs[idx].state else {
-            return;
-        };
+    fn watch(&mut self, run: RunId, since: Instant) {
         let limit = self.options.run_timeout;
         if since.elapsed() < limit {
             // A rest, so that polling in a loop does not burn a core; short against a launch.
             std::thread::sleep(Duration::from_micros(20));
             return;
         }
-        let callable = self.runs[idx].callable.callable.name;
+        let chip = self.id();
+        let run = self.runs.known(run);
+        let callable = run.callable.callable.name;
         let error = DeviceError::RunTimeout {
-            chip: self.id(),
+            chip,
             callable,
             limit,
         };
-        self.mark(error.to_string());
-        self.runs[idx].state = VendorState::Finished(Err(error));
+        self.gate.mark(&error);
+        run.phase = Phase::Finished(Err(error));
     }
 
     fn release(&mut self) -> Result<(), DeviceError> {
-        if self.unusable.is_some() {
+        if self.gate.fault().is_some() {
             return Ok(());
         }
         let acl = self.acl;
@@ -338,7 +273,7 @@ impl Chip for VendorChip {
     }
 
     fn malloc(&mut self, bytes: u64) -> Result<DeviceAddress, DeviceError> {
-        self.admit_work("allocate")?;
+        self.gate.admit_work("allocate")?;
         let allocated = self.acl.malloc(bytes.max(1));
         if allocated.as_ref().is_err_and(VendorError::is_out_of_memory) {
             let report = self.memory()?;
@@ -354,28 +289,29 @@ impl Chip for VendorChip {
     }
 
     fn free(&mut self, address: DeviceAddress) -> Result<(), DeviceError> {
-        self.admit_work("free")?;
+        self.gate.admit_work("free")?;
+        self.runs.refuse_in_use(address, &self.memory)?;
         self.memory.revoke(address)?;
         let freed = self.acl.free(address.0);
         self.noted(freed)
     }
 
     fn copy_to(&mut self, to: DeviceAddress, from: &[u8]) -> Result<(), DeviceError> {
-        self.admit_work("copy to the chip")?;
+        self.gate.admit_work("copy to the chip")?;
         self.memory.resolve("copy_to", to, from.len() as u64)?;
         let copied = self.acl.copy_to(to.0, from);
         self.noted(copied)
     }
 
     fn copy_from(&mut self, to: &mut [u8], from: DeviceAddress) -> Result<(), DeviceError> {
-        self.admit_work("copy from the chip")?;
+        self.gate.admit_work("copy from the chip")?;
         self.memory.resolve("copy_from", from, to.len() as u64)?;
         let copied = self.acl.copy_from(to, from.0);
         self.noted(copied)
     }
 
     fn memory(&self) -> Result<MemoryReport, DeviceError> {
-        self.admit_work("report memory")?;
+        self.gate.admit_work("report memory")?;
         let (free_bytes, total_bytes) = self.acl.memory()?;
         Ok(MemoryReport {
             total_bytes,
@@ -387,25 +323,19 @@ impl Chip for VendorChip {
     }
 
     fn register(&mut self, callable: &'static ChipCallable) -> Result<CallableSlot, DeviceError> {
-        self.admit_work("register a callable")?;
-        if let Some(problem) = callable.fault() {
-            return Err(DeviceError::Callable {
-                callable: callable.name,
-                problem,
-            });
-        }
-        let is_known = |known: &Rc<VendorCallable>| std::ptr::eq(known.callable, callable);
-        let slot = match self.callables.iter().position(is_known) {
-            Some(slot) => slot,
-            None => {
-                let artefacts = compile(callable, &self.compiler, self.info.platform)?;
-                let loaded = VendorCallable::load(self.acl, callable, artefacts);
-                let loaded = self.noted(loaded)?;
-                self.callables.push(Rc::new(loaded));
-                self.callables.len() - 1
-            }
+        self.gate.admit_work("register a callable")?;
+        let (acl, compiler, platform) = (self.acl, &self.compiler, self.info.platform);
+        let load = || {
+            let artefacts = compile(callable, compiler, platform)?;
+            Ok(VendorCallable::load(acl, callable, artefacts)?)
         };
-        Ok(CallableSlot(slot as u32))
+        let slot = self
+            .callables
+            .register(callable, |known| known.callable, load);
+        if let Err(DeviceError::Vendor(refused)) = &slot {
+            self.noted(Err(refused.clone()))?;
+        }
+        slot
     }
 
     fn max_prepared(&self) -> usize {
@@ -413,98 +343,64 @@ impl Chip for VendorChip {
     }
 
     fn prepare(&mut self, slot: CallableSlot, args: ChipArgs) -> Result<RunId, DeviceError> {
-        self.admit_work("prepare a run")?;
-        let (chip, known) = (self.id(), self.callables.len());
-        let unknown = DeviceError::UnknownCallable { chip, slot, known };
-        let callable = self.callables.get(slot.0 as usize).ok_or(unknown)?.clone();
-        let prepared = self
-            .runs
-            .iter()
-            .filter(|run| matches!(run.state, VendorState::Prepared));
-        if prepared.count() >= self.max_prepared() {
-            return Err(DeviceError::TooManyPrepared {
-                chip,
-                max: self.max_prepared(),
-            });
-        }
-        for tensor in &args.tensors {
-            self.memory.find(tensor, Tag::Input)?;
-        }
-        let id = RunId(self.next_run);
-        self.next_run += 1;
-        let (state, allocated) = (VendorState::Prepared, Vec::new());
-        self.runs.push_back(VendorRun {
-            id,
-            callable,
-            args,
-            state,
-            allocated,
-        });
-        Ok(id)
+        self.gate.admit_work("prepare a run")?;
+        let (callable, max) = (self.callables.get(slot)?, self.max_prepared());
+        self.runs.prepare(callable, args, &self.memory, max)
     }
 
     fn launch(&mut self, run: RunId) -> Result<(), DeviceError> {
-        self.admit_work("launch a run")?;
-        let idx = self.run_idx("launch", run)?;
-        if !matches!(self.runs[idx].state, VendorState::Prepared) {
-            return Err(self.wrong_state("launch", idx));
-        }
+        self.gate.admit_work("launch a run")?;
+        self.runs.prepared(run)?;
         let since = Instant::now();
-        self.runs[idx].state = match self.enqueue(idx) {
-            Ok(report) => VendorState::Executing { since, report },
+        let enqueued = self.enqueue(run);
+        self.runs.known(run).phase = match enqueued {
+            Ok(report) => Phase::Executing(OnCard { since, report }),
             // The card may have accepted a part of it, so this is a run that failed, not one that
             // never was.
-            Err(error) => VendorState::Finished(Err(error)),
+            Err(error) => Phase::Finished(Err(error)),
         };
         Ok(())
     }
 
     fn poll(&mut self, run: RunId) -> Result<Progress, DeviceError> {
-        self.admit("poll a run")?;
-        let idx = self.run_idx("poll", run)?;
-        match self.runs[idx].state {
-            VendorState::Prepared => return Err(self.wrong_state("poll", idx)),
-            VendorState::Executing { .. } => self.advance(idx),
-            VendorState::Finished(_) => {}
+        self.gate.admit("poll a run")?;
+        if let Phase::Executing(OnCard { since, .. }) = self.runs.launched(run)?.phase {
+            self.advance(run, since);
         }
-        match self.runs[idx].state {
-            VendorState::Finished(_) => Ok(Progress::Finished),
+        match self.runs.launched(run)?.phase {
+            Phase::Finished(_) => Ok(Progress::Finished),
             _ => Ok(Progress::Running),
         }
     }
 
     fn finalize(&mut self, run: RunId) -> Result<RunReport, DeviceError> {
-        self.admit("finalize a run")?;
-        let idx = self.run_idx("finalize", run)?;
-        if matches!(self.runs[idx].state, VendorState::Executing { .. }) {
-            return Err(self.wrong_state("finalize", idx));
-        }
-        let run = self.runs.remove(idx).expect("the index was just found");
-        if self.unusable.is_none() {
+        self.gate.admit("finalize a run")?;
+        let run = self.runs.remove(run)?;
+        if self.gate.fault().is_none() {
             for address in run.allocated {
                 self.free(address)?;
             }
         }
-        match run.state {
-            VendorState::Finished(outcome) => outcome,
+        match run.phase {
+            Phase::Finished(outcome) => outcome,
             _ => Ok(RunReport::default()),
         }
     }
 
     fn unusable(&self) -> Option<&str> {
-        self.unusable.as_deref()
+        self.gate.fault()
     }
 
     fn probe(&mut self) -> Result<(), DeviceError> {
-        self.admit("probe the chip")?;
-        if self.unusable.is_none() {
+        self.gate.admit("probe the chip")?;
+        if self.gate.fault().is_none() {
             return self.try_memory();
         }
         let mut last = None;
         for attempt in 1..=RESETS_MAX {
             match self.try_reset() {
                 Ok(()) => {
-                    self.unusable = None;
+                    self.gate.clear();
                     return Ok(());
                 }
                 Err(error) => {
@@ -522,8 +418,7 @@ impl Chip for VendorChip {
     }
 
     fn close(&mut self) -> Result<(), DeviceError> {
-        self.home.check()?;
-        if std::mem::replace(&mut self.closed, true) {
+        if !self.gate.close()? {
             return Ok(());
         }
         self.runs.clear();
@@ -533,9 +428,9 @@ impl Chip for VendorChip {
 
 impl Drop for VendorChip {
     fn drop(&mut self) {
-        // A copy that a fork left in a child is not this process's to close.
-        if self.home.check().is_ok()
-            && let Err(error) = self.close()
+        // A copy that a fork left in a child is not this process's to close: its gate says so.
+        if let Err(error) = self.close()
+            && !matches!(error, DeviceError::Forked { .. })
         {
             tracing::error!(chip = self.id(), %error, "the chip did not close cleanly");
         }

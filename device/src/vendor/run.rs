@@ -2,17 +2,15 @@
 //! orchestration puts on the stream.
 
 use std::path::PathBuf;
-use std::rc::Rc;
-use std::time::Instant;
 
 use taskgraph::TaskId;
 
 use super::acl::{Acl, Handle, VendorError};
 use crate::abi::TaskBlock;
 use crate::allocations::Allocations;
-use crate::args::{ChipArgs, CoreArgs};
+use crate::args::CoreArgs;
 use crate::callable::ChipCallable;
-use crate::chip::{DeviceAddress, RunId, RunReport};
+use crate::chip::{DeviceAddress, RunReport};
 use crate::compile::KernelCompiler;
 use crate::error::{DeviceError, OrchestrationError};
 use crate::kernel::{Kernel, KernelBody};
@@ -24,31 +22,6 @@ pub(super) struct VendorCallable {
     pub(super) callable: &'static ChipCallable,
     pub(super) artefacts: Vec<PathBuf>,
     pub(super) functions: Vec<Handle>,
-}
-
-pub(super) struct VendorRun {
-    pub(super) id: RunId,
-    pub(super) callable: Rc<VendorCallable>,
-    pub(super) args: ChipArgs,
-    pub(super) state: VendorState,
-    /// Intermediate memory, freed when the run is finalized.
-    pub(super) allocated: Vec<DeviceAddress>,
-}
-
-pub(super) enum VendorState {
-    Prepared,
-    Executing { since: Instant, report: RunReport },
-    Finished(Result<RunReport, DeviceError>),
-}
-
-impl VendorState {
-    pub(super) fn name(&self) -> &'static str {
-        match self {
-            Self::Prepared => "prepared",
-            Self::Executing { .. } => "executing",
-            Self::Finished(_) => "finished",
-        }
-    }
 }
 
 impl VendorCallable {

@@ -214,6 +214,23 @@ fn arguments_outside_live_memory_are_refused_before_the_device_sees_them() {
     });
 }
 
+#[test]
+fn memory_that_a_launched_run_names_is_not_freed() {
+    on_every_chip(|chip, four_tasks| {
+        let work = FourTasks::on(chip, 8);
+        let slot = chip.register(four_tasks).unwrap();
+        let argument = work.args.tensor(0).unwrap().address;
+        let run = chip.prepare(slot, work.args.clone()).unwrap();
+        chip.launch(run).unwrap();
+        let refused = chip.free(argument).unwrap_err();
+        assert!(matches!(refused, DeviceError::InUse { .. }), "{refused}");
+        while chip.poll(run).unwrap() == Progress::Running {}
+        chip.finalize(run).unwrap();
+        work.check(chip);
+        chip.free(argument).unwrap();
+    });
+}
+
 static MISUSED: ChipCallable = ChipCallable {
     name: "misused",
     orchestration: misused,

@@ -44,6 +44,8 @@ fn a_hardware_fault_names_its_place_and_blocks_the_chip_until_a_probe_passes() {
     assert!(chip.probe().is_err(), "the first probe still fails");
     assert!(chip.unusable().is_some());
     chip.probe().unwrap();
+    assert_eq!(chip.memory().unwrap().allocations, 0, "it comes back empty");
+    let work = FourTasks::on(&mut *chip, 8);
     device::run(&mut *chip, slot, work.args.clone()).unwrap();
     work.check(&mut *chip);
 }
@@ -63,6 +65,8 @@ fn a_hanging_task_ends_its_run_at_the_time_limit() {
         "{error}"
     );
     chip.probe().unwrap();
+    assert_eq!(chip.memory().unwrap().allocations, 0, "it comes back empty");
+    let work = FourTasks::on(&mut *chip, 8);
     device::run(&mut *chip, slot, work.args.clone()).unwrap();
     work.check(&mut *chip);
 }
