@@ -24,6 +24,8 @@ mod index;
 mod records;
 
 use crate::args::Access;
+use crate::heap::{BlockId, Heap};
+use crate::ids::TaskId;
 use crate::view::View;
 
 use buffers::Buffers;
@@ -48,6 +50,8 @@ pub(crate) struct Ledger {
     buffers: Buffers,
     records: Records,
     nodes: Nodes,
+    /// The memory of intermediate tensors, which tasks hold by records too.
+    pub(crate) heap: Heap,
     /// Scratch for the records that one search finds.
     hits: Vec<u32>,
 }
@@ -102,6 +106,41 @@ impl Ledger {
             self.give_up(chain);
             chain = next;
         }
+    }
+
+    /// Notes that a task uses a block of the heap until it ends.
+    pub(crate) fn hold(&mut self, slot: u32, task: TaskId, chain: &mut u32, block: BlockId) {
+        self.heap.hold(block, task);
+        *chain = self.records.add_holder(slot, block, *chain);
+    }
+
+    /// Whether a chain holds the block.
+    pub(crate) fn holds(&self, mut chain: u32, block: BlockId) -> bool {
+        while chain != NONE {
+            if self.records[chain].role == Role::Holder && self.records.held(chain) == block {
+                return true;
+            }
+            chain = self.records[chain].chain;
+        }
+        false
+    }
+
+    /// Gives up the blocks that a chain holds and returns the chain of what is left.
+    ///
+    /// For a task that failed: its memory is free, but what it should have written is remembered.
+    pub(crate) fn release_blocks(&mut self, mut chain: u32) -> u32 {
+        let mut kept = NONE;
+        while chain != NONE {
+            let next = self.records[chain].chain;
+            if self.records[chain].role == Role::Holder {
+                self.give_up(chain);
+            } else {
+                self.records[chain].chain = kept;
+                kept = chain;
+            }
+            chain = next;
+        }
+        kept
     }
 
     /// Number of records, those that were taken over included.
@@ -183,9 +222,13 @@ impl Ledger {
 
     /// Takes a record off its index and forgets it.
     fn give_up(&mut self, at: u32) {
-        if self.records[at].role != Role::TakenOver {
-            self.unlink(at);
-            self.buffers.leave(self.records[at].buffer);
+        match self.records[at].role {
+            Role::Reader | Role::Writer => {
+                self.unlink(at);
+                self.buffers.leave(self.records[at].buffer);
+            }
+            Role::Holder => self.heap.release(self.records.held(at)),
+            Role::TakenOver => {}
         }
         self.records.remove(at);
     }

@@ -76,6 +76,7 @@ mod view;
 
 mod args;
 
+mod heap;
 mod infer;
 mod slot;
 
@@ -84,10 +85,12 @@ mod schedule;
 pub use args::{Access, ArgsError, Name, Scalar, ScalarArg, Tag, TaskArgs, TensorArg};
 pub use buffer::{BufferId, BufferKind};
 pub use dtype::{DType, Element};
+pub use heap::{AllocError, BLOCK_ALIGN, RINGS, RingSpec};
 pub use ids::{DispatchId, RunId, TaskId, WorkerId};
 pub use schedule::{
     Depth, Dispatch, Effect, EventError, Failure, Inference, Limits, Outcome, Placement,
-    RunOutcome, RunStatus, Scheduler, SubmitError, TaskEnd, TaskSpec, WORKERS_MAX, WorkerKind,
+    RunOutcome, RunStatus, SCOPES_MAX, Scheduler, ScopeError, SubmitError, TaskEnd, TaskSpec,
+    WORKERS_MAX, WorkerKind,
 };
 pub use slot::State;
 pub use tensor::{BACKING_BYTES_MAX, RANK_MAX, RawTensor, Tensor, TensorError};

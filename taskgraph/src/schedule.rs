@@ -25,12 +25,14 @@ mod groups;
 mod lines;
 mod list;
 mod runs;
+mod scopes;
 mod spec;
 mod submit;
 mod workers;
 
 use std::collections::VecDeque;
 
+pub use scopes::{SCOPES_MAX, ScopeError};
 pub use spec::{
     Depth, Dispatch, Effect, EventError, Failure, Inference, Limits, Outcome, Placement,
     RunOutcome, RunStatus, SubmitError, TaskEnd, TaskSpec, WORKERS_MAX, WorkerKind,
@@ -42,6 +44,7 @@ use lines::Lines;
 use runs::{Runs, ShortRun};
 use workers::{InFlight, WorkerSet, Workers};
 
+use crate::heap::{Heap, RINGS, RingSpec};
 use crate::ids::{DispatchId, RunId, TaskId, WorkerId};
 use crate::infer::{Ledger, Why};
 use crate::slot::{State, Step};
@@ -96,6 +99,14 @@ impl Scheduler {
         }
     }
 
+    /// A scheduler that gives out memory for intermediate tensors: a ring for scopes of depth 0, 1, 2,
+    /// and for all deeper ones.
+    pub fn with_heap(limits: Limits, rings: [RingSpec; RINGS]) -> Scheduler {
+        let mut scheduler = Scheduler::new(limits);
+        scheduler.ledger.heap = Heap::new(rings);
+        scheduler
+    }
+
     /// Adds a worker, which is idle. Ids count up from 0.
     ///
     /// # Errors
@@ -133,6 +144,7 @@ impl Scheduler {
         if !self.runs.seal(run) {
             return Err(EventError::UnknownRun { run });
         }
+        self.leave_all_scopes(run);
         self.runs_are_due = true;
         self.settle();
         Ok(())
@@ -148,9 +160,10 @@ impl Scheduler {
         if !self.runs.cancel(run) {
             return Err(EventError::UnknownRun { run });
         }
+        self.leave_all_scopes(run);
         self.runs_are_due = true;
-        self.drop_backlog(ShortRun::of(run));
-        if self.runs.is_active(ShortRun::of(run)) {
+        self.drop_backlog(run.into());
+        if self.runs.is_active(run.into()) {
             (0..self.lines.len()).for_each(|line| self.drop_line(line, TaskEnd::Cancelled));
             self.drop_groups(|_, _| true, TaskEnd::Cancelled);
         }
@@ -357,7 +370,9 @@ impl Scheduler {
     /// is over, so that whoever reads what it should have written learns of the failure.
     fn let_go(&mut self, index: u32, failed: bool) {
         if failed {
-            let run = self.arena[index].run;
+            let slot = &mut self.arena[index];
+            slot.records = self.ledger.release_blocks(slot.records);
+            let run = slot.run;
             self.runs.of_task(run).failed.push(&mut self.arena, index);
         } else {
             self.ledger.retire(self.arena[index].records);
@@ -385,7 +400,7 @@ impl Scheduler {
     /// Ends runs that are over and starts the next; says whether that may have ended another.
     fn finish_runs(&mut self) -> bool {
         while let Some(run) = self.runs.finish_next() {
-            let mut failed = std::mem::take(&mut self.runs.of_task(ShortRun::of(run)).failed);
+            let mut failed = std::mem::take(&mut self.runs.of_task(run.into()).failed);
             while let Some(slot) = failed.pop(&self.arena) {
                 self.ledger.retire(self.arena[slot].records);
                 self.arena.give_back(slot);

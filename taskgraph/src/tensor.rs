@@ -444,7 +444,7 @@ impl Tensor {
 }
 
 /// Strides in elements of a row-major tensor. An empty dimension counts as one element here.
-fn row_major(shape: &[u64]) -> Result<[u64; RANK_MAX], TensorError> {
+pub(crate) fn row_major(shape: &[u64]) -> Result<[u64; RANK_MAX], TensorError> {
     if shape.len() > RANK_MAX {
         return Err(TensorError::Rank { rank: shape.len() });
     }

@@ -197,6 +197,12 @@ impl Model {
             .collect()
     }
 
+    pub(crate) fn has_ended(&self, id: TaskId) -> bool {
+        self.by_id
+            .get(&id)
+            .is_some_and(|&index| self.tasks[index].end.is_some())
+    }
+
     fn is_over(&self, run: RunId) -> bool {
         self.runs
             .iter()

@@ -338,6 +338,14 @@ impl World {
                 self.scheduler.n_live_tasks() == tasks_max as usize
                     && self.model.tasks.iter().any(|task| task.id == oldest)
             }
+            SubmitError::SlotsHeld { tasks_max, .. } => {
+                self.scheduler.n_live_tasks() == tasks_max as usize
+                    && self
+                        .model
+                        .tasks
+                        .iter()
+                        .all(|task| self.model.has_ended(task.id))
+            }
             SubmitError::WorkerLost { worker } => !self.model.is_live(worker),
             SubmitError::TooFewSubWorkers { live, .. } => {
                 live as usize == self.model.live_workers(WorkerKind::Sub).len()

@@ -62,7 +62,7 @@ impl Buffers {
         match role {
             Role::Reader => &mut buffer.readers,
             Role::Writer => &mut buffer.writers,
-            Role::TakenOver => unreachable!("a record that was taken over is on no index"),
+            Role::TakenOver | Role::Holder => unreachable!("such a record is on no index"),
         }
     }
 

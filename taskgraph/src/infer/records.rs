@@ -1,8 +1,8 @@
 //! The records of live accesses: one pool for all buffers.
 
-use crate::view::View;
-
 use super::NONE;
+use crate::heap::BlockId;
+use crate::view::View;
 
 /// What a record says about its bytes, and on which index it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub(super) enum Role {
     Writer,
     /// All its bytes were overwritten by a later task; on no index.
     TakenOver,
+    /// No access at all: the task holds a block of the heap.
+    Holder,
 }
 
 /// One access of one live task.
@@ -132,6 +134,23 @@ impl Records {
         }
         self.all.push(record);
         self.all.len() as u32 - 1
+    }
+
+    /// A record that a task holds a block; it stands on no index.
+    pub(super) fn add_holder(&mut self, task: u32, block: BlockId, chain: u32) -> u32 {
+        let at = self.add(task, NONE, &View::dense(0, 0), Role::Holder, chain);
+        self[at].lo = u64::from(block.generation);
+        self[at].hi = u64::from(block.ring);
+        at
+    }
+
+    /// The block that such a record is about.
+    pub(super) fn held(&self, at: u32) -> BlockId {
+        let Record { lo, hi, .. } = self[at];
+        BlockId {
+            generation: lo as u32,
+            ring: hi as u32,
+        }
     }
 
     pub(super) fn remove(&mut self, index: u32) {

@@ -202,11 +202,14 @@ impl Arena {
     /// Looks through all slots, but only when the last answer is no longer live.
     pub(super) fn oldest(&mut self) -> TaskId {
         if !self.is_current(self.oldest) {
-            let live = (0..self.slots.len() as u32).filter(|&s| self[s].state != State::Free);
-            let oldest = live.min_by_key(|&slot| self[slot].seq);
+            let oldest = self.live_slots().min_by_key(|&slot| self[slot].seq);
             self.oldest = oldest.map_or(self.oldest, |slot| self.id(slot));
         }
         self.oldest
+    }
+
+    pub(super) fn live_slots(&self) -> impl Iterator<Item = u32> {
+        (0..self.slots.len() as u32).filter(|&slot| self[slot].state != State::Free)
     }
 
     /// Takes a slot, which is then Building. The arena must not be full.

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 use super::list::List;
+use super::scopes::Scopes;
 use super::spec::{RunOutcome, RunStatus, SubmitError, TaskEnd};
 use crate::ids::{RunId, TaskId};
 
@@ -11,8 +12,8 @@ use crate::ids::{RunId, TaskId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShortRun(u32);
 
-impl ShortRun {
-    pub(super) const fn of(run: RunId) -> ShortRun {
+impl From<RunId> for ShortRun {
+    fn from(run: RunId) -> ShortRun {
         ShortRun(run.0 as u32)
     }
 }
@@ -25,6 +26,7 @@ pub(super) struct Run {
     is_done: bool,
     is_released: bool,
     pub(super) n_live: u64,
+    pub(super) scopes: Scopes,
     outcome: RunOutcome,
     /// Ready tasks of a run that is not the active one.
     pub(super) backlog: List,
@@ -181,6 +183,11 @@ impl Runs {
         }
         self.forget();
         self.active != before
+    }
+
+    /// Whether some task will still end.
+    pub(super) fn has_unended_tasks(&self) -> bool {
+        self.all.iter().any(|run| run.n_live > 0)
     }
 
     pub(super) fn active(&mut self) -> Option<(RunId, &mut Run)> {

@@ -1,6 +1,7 @@
 //! What goes into the scheduler and what comes out: tasks, dispatches, effects, refusals.
 
 use crate::args::{Access, TaskArgs};
+use crate::buffer::BufferId;
 use crate::ids::{DispatchId, RunId, TaskId, WorkerId};
 
 /// The largest number of workers of one scheduler.
@@ -264,15 +265,34 @@ pub enum SubmitError {
         /// The run that is in front.
         earlier: RunId,
     },
-    /// As many tasks are live as the limits allow; wait until one ends.
+    /// As many tasks are live as the limits allow; wait until one ends, then retry.
     #[error(
-        "all {tasks_max} task slots are in use, the oldest by {oldest}; complete tasks, then retry"
+        "all {tasks_max} task slots are in use, the oldest by {oldest}; retry when a task ends"
     )]
     SlotsFull {
         /// The limit.
         tasks_max: u32,
         /// The task that was submitted first among those that are live.
         oldest: TaskId,
+    },
+    /// Every slot is held by a task that ended badly, until its run is over: waiting does not help.
+    #[error(
+        "all {tasks_max} task slots are held by tasks that did not end well, the oldest by \
+         {oldest}; seal or cancel their run"
+    )]
+    SlotsHeld {
+        /// The limit.
+        tasks_max: u32,
+        /// The task that was submitted first among them.
+        oldest: TaskId,
+    },
+    /// A tensor lies in intermediate memory whose scope has ended.
+    #[error(
+        "{buffer} is intermediate memory of a scope that has ended; allocate it further outside"
+    )]
+    MemoryReclaimed {
+        /// The block.
+        buffer: BufferId,
     },
     /// No such worker, or it is not of the kind that the placement names.
     #[error("{worker} is not a next-level worker of this scheduler")]

@@ -23,13 +23,15 @@ impl Scheduler {
         self.check(run, spec)?;
         let place = self.place(&spec.placement)?;
         self.n_submitted += 1;
-        let short = ShortRun::of(run);
+        let short = ShortRun::from(run);
         let slot = self.arena.take(short, self.n_submitted, place);
         if let Err(group) = place.either() {
             self.groups[group].slot = slot;
         }
         self.runs.of_task(short).n_live += 1;
-        if spec.inference == Inference::Automatic {
+        if spec.inference == Inference::Automatic
+            && self.runs.of_task(short).scopes.inference() == Inference::Automatic
+        {
             self.infer(slot, spec.accesses);
         }
         for earlier in spec.after {
@@ -38,6 +40,9 @@ impl Scheduler {
             }
         }
         let task = self.arena.id(slot);
+        if !self.ledger.heap.is_empty() {
+            self.hold_blocks(slot, task, spec.accesses);
+        }
         if self.arena[slot].waits == 0 {
             self.release(slot);
             self.settle();
@@ -50,15 +55,16 @@ impl Scheduler {
     fn check(&mut self, run: RunId, spec: &TaskSpec<'_>) -> Result<(), SubmitError> {
         self.runs.check_building(run)?;
         if self.arena.is_full() {
-            let tasks_max = self.limits.tasks_max;
-            return Err(SubmitError::SlotsFull {
-                tasks_max,
-                oldest: self.arena.oldest(),
+            let (tasks_max, oldest) = (self.limits.tasks_max, self.arena.oldest());
+            return Err(match self.runs.has_unended_tasks() {
+                true => SubmitError::SlotsFull { tasks_max, oldest },
+                false => SubmitError::SlotsHeld { tasks_max, oldest },
             });
         }
         match spec.after.iter().find(|task| !self.arena.is_known(**task)) {
             Some(&task) => Err(SubmitError::UnknownTask { task }),
-            None => Ok(()),
+            None if self.ledger.heap.is_empty() => Ok(()),
+            None => self.check_blocks(spec.accesses),
         }
     }
 

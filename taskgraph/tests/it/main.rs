@@ -2,6 +2,7 @@
 
 mod failures;
 mod groups;
+mod memory;
 mod ordering;
 mod runs;
 mod simulation;

@@ -1,0 +1,239 @@
+//! Scopes: brackets in a run that say how long intermediate memory is wanted.
+//!
+//! A run has a scope of depth 0 of its own, from its begin until it is sealed or cancelled. Inside of
+//! it scopes nest. A tensor that is allocated belongs to the innermost scope; it can be named by tasks
+//! until that ends, and its memory comes back when the scope and all tasks that name it have ended.
+//! Slots of tasks are not held by scopes at all: a task that has ended gives its slot back.
+
+use smallvec::SmallVec;
+
+use super::Scheduler;
+use super::spec::{Inference, SubmitError};
+use crate::args::Access;
+use crate::dtype::DType;
+use crate::heap::{AllocError, BlockId};
+use crate::ids::{RunId, TaskId};
+use crate::slot::State;
+use crate::tensor::{Tensor, TensorError, row_major};
+
+/// The deepest that scopes nest inside of a run, not counting the run itself.
+pub const SCOPES_MAX: usize = 64;
+
+/// Why a scope neither began nor ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScopeError {
+    /// Scopes nest no deeper.
+    #[error("cannot begin a scope in {run}: {SCOPES_MAX} are open already, one inside the other")]
+    TooDeep {
+        /// The run.
+        run: RunId,
+    },
+    /// There is no scope to end.
+    #[error("cannot end a scope in {run}: none is open")]
+    NotOpen {
+        /// The run.
+        run: RunId,
+    },
+    /// The run takes nothing, or nothing yet.
+    #[error(transparent)]
+    Refused(#[from] SubmitError),
+}
+
+/// One open scope.
+#[derive(Clone, Copy, Debug, Default)]
+struct Scope {
+    /// The block that was allocated last; it leads to the others.
+    newest: Option<BlockId>,
+    inference: Inference,
+}
+
+/// The open scopes of a run, the outermost being the run itself.
+#[derive(Debug)]
+pub(super) struct Scopes {
+    open: SmallVec<[Scope; 4]>,
+}
+
+impl Default for Scopes {
+    fn default() -> Scopes {
+        Scopes {
+            open: SmallVec::from_slice(&[Scope::default()]),
+        }
+    }
+}
+
+impl Scopes {
+    /// How the innermost scope finds edges.
+    pub(super) fn inference(&self) -> Inference {
+        self.open
+            .last()
+            .map_or(Inference::Automatic, |scope| scope.inference)
+    }
+}
+
+impl Scheduler {
+    /// Begins a scope inside the innermost one of the run and returns its depth, 1 for the first.
+    ///
+    /// In a scope that is [`Inference::Manual`], or inside of one, every task is submitted as manual.
+    ///
+    /// # Errors
+    /// When [`SCOPES_MAX`] are open, or the run is not being built.
+    pub fn begin_scope(&mut self, run: RunId, inference: Inference) -> Result<usize, ScopeError> {
+        self.runs.check_building(run)?;
+        let scopes = &mut self.runs.of_task(run.into()).scopes;
+        if scopes.open.len() > SCOPES_MAX {
+            return Err(ScopeError::TooDeep { run });
+        }
+        let is_manual = scopes.inference() == Inference::Manual;
+        let inference = if is_manual {
+            Inference::Manual
+        } else {
+            inference
+        };
+        scopes.open.push(Scope {
+            newest: None,
+            inference,
+        });
+        Ok(scopes.open.len() - 1)
+    }
+
+    /// Ends the innermost scope of the run. Its memory comes back as its tasks end.
+    ///
+    /// # Errors
+    /// When no scope is open, or the run is not being built.
+    pub fn end_scope(&mut self, run: RunId) -> Result<(), ScopeError> {
+        self.runs.check_building(run)?;
+        let scopes = &mut self.runs.of_task(run.into()).scopes;
+        if scopes.open.len() < 2 {
+            return Err(ScopeError::NotOpen { run });
+        }
+        let ended = scopes.open.pop().unwrap_or_default();
+        self.ledger.heap.leave_scope(ended.newest);
+        Ok(())
+    }
+
+    /// A row-major tensor of this shape in memory of the innermost scope of the run, uninitialized.
+    ///
+    /// # Errors
+    /// When the run is not being built, or there is no such tensor, or no memory: see [`AllocError`]
+    /// for what helps.
+    pub fn alloc(&mut self, run: RunId, dtype: DType, shape: &[u64]) -> Result<Tensor, AllocError> {
+        self.runs.check_building(run)?;
+        let bytes = bytes_of(dtype, shape)?;
+        let scopes = &mut self.runs.of_task(run.into()).scopes.open;
+        let depth = scopes.len() - 1;
+        let heap = &mut self.ledger.heap;
+        let block = match heap.alloc(bytes, depth, scopes[depth].newest) {
+            Ok(block) => block,
+            Err(error) => return Err(self.name_blocker(error, depth)),
+        };
+        scopes[depth].newest = Some(block.id);
+        let (strides, rank) = (row_major(shape)?, shape.len());
+        let strides = &strides[..rank];
+        Ok(Tensor::strided(
+            block.buffer,
+            dtype,
+            block.offset,
+            shape,
+            strides,
+            block.ring_bytes,
+        )?)
+    }
+
+    /// Makes sure that the task in the error is one that lives: the last one that came to use the block
+    /// may have ended before others.
+    fn name_blocker(&mut self, error: AllocError, depth: usize) -> AllocError {
+        let Some(oldest) = self.ledger.heap.oldest(depth) else {
+            return error;
+        };
+        let named = match error {
+            AllocError::Full { blocker, .. } => Some(blocker),
+            AllocError::Exhausted { task, .. } => task,
+            _ => None,
+        };
+        let Some(named) = named.filter(|task| !self.uses(task.slot, oldest)) else {
+            return error;
+        };
+        let user = self
+            .arena
+            .live_slots()
+            .find(|&slot| self.uses(slot, oldest));
+        let user = user.map_or(named, |slot| self.arena.id(slot));
+        self.ledger.heap.set_user(oldest, user);
+        match error {
+            AllocError::Full {
+                requested,
+                free,
+                total,
+                depth,
+                ..
+            } => AllocError::Full {
+                requested,
+                free,
+                total,
+                depth,
+                blocker: user,
+            },
+            AllocError::Exhausted {
+                requested,
+                free,
+                total,
+                depth,
+                scope,
+                ..
+            } => {
+                let task = Some(user);
+                AllocError::Exhausted {
+                    requested,
+                    free,
+                    total,
+                    depth,
+                    scope,
+                    task,
+                }
+            }
+            other => other,
+        }
+    }
+
+    fn uses(&self, slot: u32, block: BlockId) -> bool {
+        let slot = &self.arena[slot];
+        slot.state() != State::Free && self.ledger.holds(slot.records, block)
+    }
+
+    /// Tasks of the run name their memory no more.
+    pub(super) fn leave_all_scopes(&mut self, run: RunId) {
+        let scopes = std::mem::take(&mut self.runs.of_task(run.into()).scopes.open);
+        for scope in scopes {
+            self.ledger.heap.leave_scope(scope.newest);
+        }
+    }
+
+    /// Checks that every block that a task names may still be named.
+    pub(super) fn check_blocks(&self, accesses: &[Access]) -> Result<(), SubmitError> {
+        let blocks = accesses
+            .iter()
+            .map(|access| self.ledger.heap.block(&access.buffer));
+        let ended = blocks.filter_map(Result::err).next();
+        ended.map_or(Ok(()), |buffer| {
+            Err(SubmitError::MemoryReclaimed { buffer })
+        })
+    }
+
+    /// A task uses the blocks that it names until it ends, whatever it does with them.
+    pub(super) fn hold_blocks(&mut self, slot: u32, task: TaskId, accesses: &[Access]) {
+        let mut records = self.arena[slot].records;
+        for access in accesses {
+            if let Ok(Some(block)) = self.ledger.heap.block(&access.buffer) {
+                self.ledger.hold(slot, task, &mut records, block);
+            }
+        }
+        self.arena[slot].records = records;
+    }
+}
+
+fn bytes_of(dtype: DType, shape: &[u64]) -> Result<u64, TensorError> {
+    let elements = shape.iter().try_fold(1u64, |n, &len| n.checked_mul(len));
+    let bits = elements.and_then(|n| n.checked_mul(dtype.bits()));
+    Ok(bits.ok_or(TensorError::Overflow)?.div_ceil(8))
+}
