@@ -75,6 +75,9 @@ pub(crate) struct Engine {
     wanted: AtomicU32,
     /// Threads that want the lines from whoever drives, to change them.
     claims: AtomicU32,
+    /// The thread whose orchestration builds its graph just now; 0 for none. Graphs are built one after the other, since
+    /// the order of their tasks follows from the order of their runs.
+    building: AtomicU64,
     /// Unfinished runs that nobody may be waiting for, for the background driver to see without core.
     detached: Arc<AtomicU32>,
     background_thread: Mutex<Option<JoinHandle<()>>>,
@@ -108,6 +111,7 @@ impl Engine {
             pending: AtomicBool::new(false),
             wanted: AtomicU32::new(0),
             claims: AtomicU32::new(0),
+            building: AtomicU64::new(0),
             released: Mutex::default(),
             children,
             watch,
@@ -212,6 +216,33 @@ impl Engine {
             if let Some(reached) = self.sleep(deadline, done) {
                 return reached;
             }
+        }
+    }
+
+    /// Waits for the turn to build a graph, driving meanwhile. False where this thread is building one already: it would
+    /// wait for itself. [`Engine::end_build`] gives the turn to the next.
+    pub(crate) fn begin_build(&self) -> bool {
+        let me = thread_number();
+        // Relaxed: only this thread writes its own number.
+        if self.building.load(Ordering::Relaxed) == me {
+            return false;
+        }
+        let free = Ordering::Acquire; // Partner of the release in `end_build`.
+        // Asked again after it was won, too.
+        let won = || {
+            let seen = self
+                .building
+                .compare_exchange(0, me, free, Ordering::Relaxed);
+            seen.is_ok() || seen == Err(me)
+        };
+        self.wait_until(None, &won)
+    }
+
+    /// The graph is built. Called within [`Engine::change`], which wakes the driver where that is the next builder.
+    pub(crate) fn end_build(&self, core: &Core) {
+        self.building.store(0, Ordering::Release);
+        if core.sleepers > 0 {
+            self.wake.notify_all();
         }
     }
 
@@ -442,6 +473,16 @@ impl Home for Engine {
     fn prompt(&self) {
         self.change(|_core| ());
     }
+}
+
+/// A number that no other thread of this process has; never 0.
+fn thread_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        // Relaxed: only uniqueness matters.
+        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|number| *number)
 }
 
 /// The lines, taken from whoever drove; they go back to somebody when this is dropped.

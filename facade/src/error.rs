@@ -56,6 +56,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A run was asked for from inside an orchestration of the same worker, which would wait for itself.
+    #[error(
+        "run on worker `{worker}` from inside of its own orchestration: submit the tasks there instead"
+    )]
+    Reentrant {
+        /// The worker.
+        worker: String,
+    },
     /// Only a dead worker is started again.
     #[error("start child {index} again: it is not dead; dead are {dead:?}")]
     Alive {

@@ -320,7 +320,8 @@ impl Worker {
     /// Runs an orchestration to its end: builds its graph, executes it, and returns what the orchestration returned.
     ///
     /// Tasks start while others are still submitted. Between submits the run is not advanced by anybody but other waiters,
-    /// so an orchestration that blocks delays what depends on ended tasks; it names data and waits for nothing.
+    /// so an orchestration that blocks delays what depends on ended tasks; it names data and waits for nothing. Graphs are
+    /// built one after the other; runs of several threads take turns.
     ///
     /// # Errors
     ///
@@ -349,6 +350,7 @@ impl Worker {
         let lease = lease.map_err(|refused| self.state_error(RUN.name(), refused.state))?;
         let started = self.started(RUN.name())?;
         started.engine.ensure_background()?;
+        begin_build(&started.engine)?;
         let (run, cell) = started.engine.core().begin_run(Waiting::Detached);
         cell.keep(lease);
         let handle = RunHandle::new(Arc::clone(&started.engine), cell);
@@ -413,6 +415,7 @@ pub(crate) fn run_on<R>(
     plan: &Plan,
     orchestration: impl FnOnce(&mut Orchestrator<'_>) -> Result<R, Error>,
 ) -> Result<R, Error> {
+    begin_build(engine)?;
     let (run, cell) = engine.core().begin_run(Waiting::Attended);
     let mut orchestrator = Orchestrator::new(engine, plan, run);
     let built = build(engine, run, || orchestration(&mut orchestrator));
@@ -421,6 +424,16 @@ pub(crate) fn run_on<R>(
     let value = built?;
     outcome?;
     Ok(value)
+}
+
+/// Waits for the turn to build a graph.
+fn begin_build(engine: &Engine) -> Result<(), Error> {
+    if engine.begin_build() {
+        return Ok(());
+    }
+    Err(Error::Reentrant {
+        worker: engine.path().to_string(),
+    })
 }
 
 /// Calls an orchestration and seals its run, or cancels it on an error or a panic.
@@ -444,6 +457,7 @@ fn build<R>(
             core.cancel(run);
         }
         core.seal(run);
+        engine.end_build(core);
     });
     built
 }

@@ -45,6 +45,7 @@ procfork::testing::tests! {
     runs::several_threads_run_at_once,
     runs::waiting_with_a_limit_does_no_harm,
     runs::a_close_inside_a_run_is_refused,
+    runs::a_run_inside_an_orchestration_is_refused,
     runs::a_handle_of_another_tree_is_refused,
     runs::a_target_that_does_not_exist_or_does_not_fit_is_refused,
     runs::arguments_are_checked_in_the_function,

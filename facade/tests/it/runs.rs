@@ -445,6 +445,24 @@ pub(crate) fn a_close_inside_a_run_is_refused() {
     node.close().unwrap();
 }
 
+pub(crate) fn a_run_inside_an_orchestration_is_refused() {
+    let node = builder(0, 1).build().unwrap();
+    let f = node.register_fn("f", nothing).unwrap();
+    node.init().unwrap();
+    node.run(|orch| {
+        let inner = node.run(|orch| orch.submit_sub(&f, args()));
+        assert!(matches!(inner, Err(Error::Reentrant { .. })), "{inner:?}");
+        assert!(matches!(
+            node.submit(|_| Ok(())),
+            Err(Error::Reentrant { .. })
+        ));
+        orch.submit_sub(&f, args())
+    })
+    .unwrap();
+    node.run(|orch| orch.submit_sub(&f, args())).unwrap();
+    node.close().unwrap();
+}
+
 pub(crate) fn a_handle_of_another_tree_is_refused() {
     let (ours, theirs) = (
         builder(0, 1).build().unwrap(),
