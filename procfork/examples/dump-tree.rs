@@ -1,4 +1,6 @@
 //! Shows where every thread of a process and of its descendants stands: `dump-tree PID`.
+//!
+//! xtask: skip (it wants the PID of a stuck process; the tests of `dump` make some)
 
 use std::error::Error;
 use std::io::{self, Write as _};
