@@ -18,8 +18,7 @@ use crate::frame::{Bytes, Frame, FrameError, Stamp, TooLong, following};
 use crate::layout::Side;
 use crate::mailbox::{Exchange, FRAMES, Life, Shared};
 use crate::message::{Failure, Ticket, encode_failure, label};
-use crate::parent::{impossible, unreadable};
-use crate::poison::{Cause, FrameName, Poisoned};
+use crate::poison::{Cause, FrameName, Poisoned, impossible, unreadable};
 use crate::request::{Control, NextError, Refused, ReplyError, Request, Task};
 use crate::wait::{Activity, Probe, WaitError, WaitStats, Waiter};
 

@@ -18,7 +18,7 @@ use crate::frame::{Bytes, FrameError, Identity, Stamp, TooLong, following};
 use crate::layout::Side;
 use crate::mailbox::{FRAMES, Life, Shared};
 use crate::message::{Outcome, decode_outcome, label};
-use crate::poison::{Cause, FrameName, Poisoned};
+use crate::poison::{Cause, FrameName, Poisoned, impossible, unreadable};
 use crate::segment::SegmentError;
 use crate::wait::{Activity, Probe, WaitError, Waiter};
 
@@ -576,29 +576,5 @@ fn refusal(error: FrameError, capacity: usize) -> SubmitError {
             limit,
         },
         FrameError::Spill(source) => SubmitError::Spill(source),
-    }
-}
-
-/// The poison for a stamp that was not due.
-pub(crate) fn impossible(frame: FrameName, stamp: Stamp, expected: u32) -> Cause {
-    Cause::ImpossibleStamp {
-        frame,
-        stamp: stamp.to_bits(),
-        expected,
-    }
-}
-
-/// The poison for a payload that cannot be read.
-pub(crate) fn unreadable(frame: FrameName, error: FrameError) -> Cause {
-    match error {
-        FrameError::TooLong(TooLong { len, limit }) => Cause::ImpossibleLength {
-            frame,
-            claimed: len,
-            limit,
-        },
-        FrameError::Spill(source) => Cause::Unreadable {
-            frame,
-            reason: source.to_string(),
-        },
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::frame::Identity;
+use crate::frame::{FrameError, Identity, Stamp, TooLong};
 use crate::layout::Side;
 
 /// An endpoint that was given up. Every later operation answers with the same first cause.
@@ -81,6 +81,30 @@ pub enum Cause {
     /// The owner of this endpoint said so.
     #[error("{0}")]
     Told(String),
+}
+
+/// The poison for a stamp that was not due.
+pub(crate) fn impossible(frame: FrameName, stamp: Stamp, expected: u32) -> Cause {
+    Cause::ImpossibleStamp {
+        frame,
+        stamp: stamp.to_bits(),
+        expected,
+    }
+}
+
+/// The poison for a payload that cannot be read.
+pub(crate) fn unreadable(frame: FrameName, error: FrameError) -> Cause {
+    match error {
+        FrameError::TooLong(TooLong { len, limit }) => Cause::ImpossibleLength {
+            frame,
+            claimed: len,
+            limit,
+        },
+        FrameError::Spill(source) => Cause::Unreadable {
+            frame,
+            reason: source.to_string(),
+        },
+    }
 }
 
 /// A frame, for messages.

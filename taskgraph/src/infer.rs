@@ -243,6 +243,7 @@ impl Ledger {
 }
 
 #[cfg(test)]
+#[path = "infer/tests/oracle.rs"]
 mod oracle;
 #[cfg(test)]
 mod tests;

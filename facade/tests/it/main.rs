@@ -7,6 +7,7 @@ mod support;
 
 mod buffers;
 mod death;
+mod failures;
 mod memory;
 mod nested;
 mod runs;
@@ -35,12 +36,12 @@ procfork::testing::tests! {
     runs::a_group_runs_on_all_of_its_members_at_once,
     runs::explicit_order_is_kept_without_data,
     runs::many_tasks_in_one_run_all_complete,
-    runs::a_function_that_returns_an_error_names_task_worker_and_text,
-    runs::a_function_that_panics_names_task_worker_and_message_and_the_worker_goes_on,
-    runs::a_kernel_that_panics_names_task_worker_and_message_and_the_worker_goes_on,
-    runs::an_orchestration_that_panics_is_a_typed_error_and_the_worker_goes_on,
-    runs::an_error_of_the_orchestration_comes_back_after_started_tasks_have_ended,
-    runs::dependents_of_a_failed_task_are_skipped_and_others_run,
+    failures::a_function_that_returns_an_error_names_task_worker_and_text,
+    failures::a_function_that_panics_names_task_worker_and_message_and_the_worker_goes_on,
+    failures::a_kernel_that_panics_names_task_worker_and_message_and_the_worker_goes_on,
+    failures::an_orchestration_that_panics_is_a_typed_error_and_the_worker_goes_on,
+    failures::an_error_of_the_orchestration_comes_back_after_started_tasks_have_ended,
+    failures::dependents_of_a_failed_task_are_skipped_and_others_run,
     runs::a_submitted_run_is_advanced_while_nobody_waits,
     runs::several_threads_run_at_once,
     runs::waiting_with_a_limit_does_no_harm,
