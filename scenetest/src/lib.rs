@@ -78,9 +78,8 @@
 
 #![forbid(unsafe_code)]
 
-mod scene;
-
 mod random;
+mod scene;
 mod tensor;
 mod value;
 
@@ -103,11 +102,10 @@ mod session;
 mod threads;
 
 mod display;
-mod junit;
-mod outcome;
-
 mod entry;
 pub mod exit;
+mod junit;
+mod outcome;
 
 pub use compare::{
     CompareError, Comparison, Difference, FIRST_MAX, Tolerance, compare, compare_all,
