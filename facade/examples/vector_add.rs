@@ -24,7 +24,7 @@ use facade::{
 #[command(version)]
 struct Options {
     /// Length of the vectors; split evenly over the chips.
-    #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 1 << 18, value_parser = clap::value_parser!(u64).range(1..))]
     elements: u64,
     /// Number of chip workers.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
