@@ -145,9 +145,11 @@ fn allows(tree: &Tree<'_>) -> Vec<Finding> {
     found
 }
 
-/// Lines of a file at most, and of a `lib.rs`, which is a table of contents.
+/// Lines of a file at most.
 const LINES_MAX: usize = 600;
-const CONTENTS_MAX: usize = 120;
+
+/// Lines of a crate's `lib.rs` at most: it is a table of contents, and aims at 120.
+const CONTENTS_MAX: usize = 150;
 
 fn lengths(tree: &Tree<'_>) -> Vec<Finding> {
     let is_contents = |file: &File| file.path.split('/').skip(1).eq(["src", "lib.rs"]);

@@ -78,3 +78,10 @@ fn what_a_build_or_a_tool_writes_is_not_looked_at() {
         assert_eq!(findings(rule, &fixture), [], "{}", rule.name);
     }
 }
+
+#[test]
+fn this_repository_is_tidy() {
+    let workspace = crate::workspace::Workspace::current().expect("the workspace around xtask");
+    let (text, n_findings) = check(&Tree::read(&workspace).expect("readable"));
+    assert_eq!(n_findings, 0, "\n{text}");
+}

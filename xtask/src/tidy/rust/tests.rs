@@ -109,13 +109,13 @@ fn a_file_that_is_too_long_is_found_where_it_becomes_so() {
     let lines = |n_lines: usize| "//! A.\n".repeat(n_lines);
     fixture.write("lifecycle/src/good.rs", &lines(600));
     fixture.write("lifecycle/src/long.rs", &lines(601));
-    fixture.write("lifecycle/src/lib.rs", &lines(121));
-    fixture.write("lifecycle/fuzz/src/lib.rs", &lines(121));
+    fixture.write("lifecycle/src/lib.rs", &lines(151));
+    fixture.write("lifecycle/fuzz/src/lib.rs", &lines(151));
     let expected = [
         (
             "lifecycle/src/lib.rs",
-            121,
-            "121 lines, where 120 are the most",
+            151,
+            "151 lines, where 150 are the most",
         ),
         (
             "lifecycle/src/long.rs",
