@@ -82,9 +82,12 @@ mod slot;
 
 mod schedule;
 
+mod graph_view;
+
 pub use args::{Access, ArgsError, Name, Scalar, ScalarArg, Tag, TaskArgs, TensorArg};
 pub use buffer::{BufferId, BufferKind};
 pub use dtype::{DType, Element};
+pub use graph_view::{CriticalPath, GraphEdge, GraphNode, GraphTarget, GraphView, Profile};
 pub use heap::{AllocError, BLOCK_ALIGN, RINGS, RingSpec};
 pub use ids::{DispatchId, RunId, TaskId, WorkerId};
 pub use schedule::{

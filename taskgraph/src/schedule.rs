@@ -44,6 +44,7 @@ use lines::Lines;
 use runs::{Runs, ShortRun};
 use workers::{InFlight, WorkerSet, Workers};
 
+use crate::graph_view::GraphView;
 use crate::heap::{Heap, RINGS, RingSpec};
 use crate::ids::{DispatchId, RunId, TaskId, WorkerId};
 use crate::infer::{Ledger, Why};
@@ -169,6 +170,25 @@ impl Scheduler {
         }
         self.settle();
         Ok(())
+    }
+
+    /// Records the graph of a run from now on, for [`graph_view`](Scheduler::graph_view). Its tasks keep
+    /// their slots until it is over.
+    ///
+    /// # Errors
+    /// When there is no such run, or it is over.
+    pub fn record(&mut self, run: RunId) -> Result<(), EventError> {
+        let found = self
+            .runs
+            .unfinished(run)
+            .ok_or(EventError::UnknownRun { run })?;
+        found.recording.get_or_insert_default();
+        Ok(())
+    }
+
+    /// The graph of a recorded run as it is now; `None` when it is not recorded or was released.
+    pub fn graph_view(&mut self, run: RunId) -> Option<GraphView> {
+        Some(self.runs.get_mut(run)?.recording.as_ref()?.view())
     }
 
     /// Where a run is; `None` when it never was, or was released.
@@ -367,15 +387,16 @@ impl Scheduler {
     }
 
     /// Gives back what an ended task holds. A failed one keeps its slot and its records until its run
-    /// is over, so that whoever reads what it should have written learns of the failure.
+    /// is over, so that whoever reads what it should have written learns of the failure. So does every
+    /// task of a run that is recorded, so that edges from it are seen.
     fn let_go(&mut self, index: u32, failed: bool) {
-        if failed {
-            let slot = &mut self.arena[index];
+        let slot = &mut self.arena[index];
+        let run = self.runs.of_task(slot.run);
+        if failed || run.recording.is_some() {
             slot.records = self.ledger.release_blocks(slot.records);
-            let run = slot.run;
-            self.runs.of_task(run).failed.push(&mut self.arena, index);
+            run.kept.push(&mut self.arena, index);
         } else {
-            self.ledger.retire(self.arena[index].records);
+            self.ledger.retire(slot.records);
             self.arena.give_back(index);
         }
     }
@@ -400,8 +421,8 @@ impl Scheduler {
     /// Ends runs that are over and starts the next; says whether that may have ended another.
     fn finish_runs(&mut self) -> bool {
         while let Some(run) = self.runs.finish_next() {
-            let mut failed = std::mem::take(&mut self.runs.of_task(run.into()).failed);
-            while let Some(slot) = failed.pop(&self.arena) {
+            let mut kept = std::mem::take(&mut self.runs.of_task(run.into()).kept);
+            while let Some(slot) = kept.pop(&self.arena) {
                 self.ledger.retire(self.arena[slot].records);
                 self.arena.give_back(slot);
             }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use super::list::List;
 use super::scopes::Scopes;
 use super::spec::{RunOutcome, RunStatus, SubmitError, TaskEnd};
+use crate::graph_view::Recording;
 use crate::ids::{RunId, TaskId};
 
 /// A run in a slot: the low half of its number, which tells the runs that are kept apart.
@@ -27,11 +28,13 @@ pub(super) struct Run {
     is_released: bool,
     pub(super) n_live: u64,
     pub(super) scopes: Scopes,
+    /// What is kept of a run that is recorded.
+    pub(super) recording: Option<Box<Recording>>,
     outcome: RunOutcome,
     /// Ready tasks of a run that is not the active one.
     pub(super) backlog: List,
-    /// Tasks that did not end well, kept until the run is over.
-    pub(super) failed: List,
+    /// Tasks that ended and are kept until the run is over: failed ones, and all when it is recorded.
+    pub(super) kept: List,
 }
 
 impl Run {
@@ -54,6 +57,9 @@ impl Run {
             TaskEnd::Cancelled => (&mut self.outcome.cancelled, None),
         };
         *counter += 1;
+        if let Some(recording) = &mut self.recording {
+            recording.end_task(task, end);
+        }
         self.outcome.cause = self.outcome.cause.or(cause);
         self.is_exhausted()
     }

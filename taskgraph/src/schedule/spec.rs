@@ -275,10 +275,11 @@ pub enum SubmitError {
         /// The task that was submitted first among those that are live.
         oldest: TaskId,
     },
-    /// Every slot is held by a task that ended badly, until its run is over: waiting does not help.
+    /// Every slot is held by a task that has ended, but failed or is recorded, until its run is over:
+    /// waiting does not help.
     #[error(
-        "all {tasks_max} task slots are held by tasks that did not end well, the oldest by \
-         {oldest}; seal or cancel their run"
+        "all {tasks_max} task slots are held by ended tasks that are kept, failed or recorded ones, the \
+         oldest by {oldest}; seal or cancel their run"
     )]
     SlotsHeld {
         /// The limit.

@@ -1,8 +1,8 @@
 //! Submitting: the placement is checked, a slot is taken, the edges are found.
 
 use super::Scheduler;
-use super::arena::Place;
-use super::runs::ShortRun;
+use super::arena::{Arena, Place};
+use super::runs::{Run, ShortRun};
 use super::spec::{Inference, Placement, SubmitError, TaskSpec, WorkerKind};
 use super::workers::WorkerSet;
 use crate::args::Access;
@@ -29,6 +29,7 @@ impl Scheduler {
             self.groups[group].slot = slot;
         }
         self.runs.of_task(short).n_live += 1;
+        self.record_task(slot, &spec.placement);
         if spec.inference == Inference::Automatic
             && self.runs.of_task(short).scopes.inference() == Inference::Automatic
         {
@@ -36,7 +37,8 @@ impl Scheduler {
         }
         for earlier in spec.after {
             if self.arena.is_current(*earlier) {
-                self.arena.connect(earlier.slot, slot, Why::Data);
+                let run = self.runs.of_task(short);
+                follow(&mut self.arena, run, slot, earlier.slot, Why::Data);
             }
         }
         let task = self.arena.id(slot);
@@ -71,6 +73,8 @@ impl Scheduler {
     /// Reads first: what a task reads it must learn about before its own write takes the bytes over.
     fn infer(&mut self, slot: u32, accesses: &[Access]) {
         let mut records = self.arena[slot].records;
+        let run = self.runs.of_task(self.arena[slot].run);
+        let arena = &mut self.arena;
         for writes in [false, true] {
             for access in accesses
                 .iter()
@@ -78,11 +82,18 @@ impl Scheduler {
             {
                 self.ledger
                     .access(slot, &mut records, access, |earlier, why| {
-                        self.arena.connect(earlier, slot, why);
+                        follow(arena, run, slot, earlier, why);
                     });
             }
         }
         self.arena[slot].records = records;
+    }
+
+    fn record_task(&mut self, slot: u32, placement: &Placement<'_>) {
+        let (task, subs) = (self.arena.id(slot), self.workers.subs);
+        if let Some(recording) = &mut self.runs.of_task(self.arena[slot].run).recording {
+            recording.add_task(task, placement, subs.iter().collect());
+        }
     }
 
     fn place(&mut self, placement: &Placement<'_>) -> Result<Place, SubmitError> {
@@ -157,5 +168,13 @@ impl Scheduler {
             _ if wanted > live => Err(SubmitError::TooFewSubWorkers { wanted, live }),
             _ => Ok(()),
         }
+    }
+}
+
+/// Makes one task follow another, and notes it when the run is recorded.
+fn follow(arena: &mut Arena, run: &mut Run, later: u32, earlier: u32, why: Why) {
+    arena.connect(earlier, later, why);
+    if let Some(recording) = &mut run.recording {
+        recording.add_edge(arena.id(earlier), arena.id(later), why);
     }
 }

@@ -7,6 +7,7 @@ mod ordering;
 mod runs;
 mod simulation;
 mod support;
+mod view;
 mod workers;
 
 /// The simulation is an example, so that it can be run for long; the tests run a little of it.
