@@ -72,6 +72,7 @@ mod segment;
 
 // What they say to each other in it.
 mod child;
+mod events;
 mod layout;
 mod mailbox;
 mod message;
@@ -99,13 +100,14 @@ mod models;
 
 pub use bell::{Doorbell, Key};
 pub use child::ChildEnd;
+pub use events::{ControlId, ControlReply, Event, Staged, SubmitError};
 pub use fd_channel::{FDS_MAX, FdChannel, FdChannelError, FdHeader, FdMessage};
 pub use frame::Identity;
 pub use heap_ring::{BLOCK_ALIGN, Block, Blocker, HeapRing, RingError};
 pub use layout::{AttachError, Layout, Side};
 pub use mailbox::Mailbox;
 pub use message::{CUT_MARK, Failure, Outcome};
-pub use parent::{ControlId, ControlReply, Event, ParentEnd, Staged, SubmitError};
+pub use parent::ParentEnd;
 pub use poison::{Cause, FrameName, Poisoned};
 pub use request::{Control, NextError, Refused, ReplyError, Request, Task};
 pub use segment::{Access, Pages, Reserve, Segment, SegmentError, SegmentOptions};

@@ -9,10 +9,11 @@ use loom::thread;
 
 use crate::bell::Doorbell;
 use crate::child::ChildEnd;
+use crate::events::Event;
 use crate::frame::Identity;
 use crate::mailbox::Mailbox;
 use crate::message::Outcome;
-use crate::parent::{Event, ParentEnd};
+use crate::parent::ParentEnd;
 use crate::poison::Cause;
 use crate::request::{NextError, Request};
 use crate::sync::{AtomicU32, Ordering, futex};

@@ -14,12 +14,12 @@
 use std::time::Instant;
 
 use crate::bell::Doorbell;
+use crate::events::{ControlId, ControlReply, Event, Staged, SubmitError};
 use crate::frame::{Bytes, FrameError, Identity, Stamp, TooLong, following};
 use crate::layout::Side;
 use crate::mailbox::{FRAMES, Life, Shared};
-use crate::message::{Outcome, decode_outcome, label};
+use crate::message::{decode_outcome, label};
 use crate::poison::{Cause, FrameName, Poisoned, impossible, unreadable};
-use crate::segment::SegmentError;
 use crate::wait::{Activity, Probe, WaitError, Waiter};
 
 /// The parent's side of a mailbox.
@@ -37,79 +37,6 @@ pub struct ParentEnd {
     buffer: Bytes,
     life: Life,
     poisoned: Option<Poisoned>,
-}
-
-/// What happened to a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
-    /// The child has accepted the task and works on it. Not reported for a task that is already done.
-    Accepted(Identity),
-    /// The task has ended; its frame is free.
-    Done {
-        /// Who it was.
-        identity: Identity,
-        /// Whether it was accepted: always true for success, and tells a failure while working from a
-        /// refusal.
-        accepted: bool,
-        /// How it ended.
-        outcome: Outcome<'a>,
-    },
-}
-
-/// Ties a control reply to its request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ControlId(u32);
-
-/// The answer to a control request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ControlReply<'a> {
-    /// The request that it answers.
-    pub id: ControlId,
-    /// How it ended.
-    pub outcome: Outcome<'a>,
-}
-
-/// A task that lies in a frame and is not visible to the child yet.
-#[derive(Debug)]
-#[must_use = "a staged task keeps its frame until it is activated or discarded"]
-pub struct Staged {
-    frame: usize,
-    identity: Identity,
-    kind: u8,
-    len: usize,
-}
-
-/// Why a task or a control request was not sent. Nothing has changed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SubmitError {
-    /// Every frame is taken.
-    #[error("submit: all {frames} frames are taken (poll until one is free)")]
-    Full {
-        /// Frames of this kind that the mailbox has.
-        frames: usize,
-    },
-    /// The endpoint was given up.
-    #[error("submit")]
-    Poisoned(#[from] Poisoned),
-    /// The payload fits no place.
-    #[error(
-        "submit a payload of {needed} bytes: the frame holds {capacity}, and with its spill area {limit}"
-    )]
-    TooLarge {
-        /// Bytes of the payload.
-        needed: usize,
-        /// Bytes that the frame holds by itself.
-        capacity: usize,
-        /// Bytes that it holds with its spill area.
-        limit: usize,
-    },
-    /// The machine has no memory for a payload that must spill.
-    #[error("submit a payload that must spill")]
-    Spill(#[source] SegmentError),
-    /// The mailbox was shut down.
-    #[error("submit: the mailbox was shut down")]
-    ShutDown,
 }
 
 #[derive(Clone, Copy, Debug)]

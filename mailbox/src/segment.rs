@@ -287,13 +287,7 @@ impl Segment {
     ///
     /// [`SegmentError::OutOfBounds`].
     pub fn read_at(&self, offset: usize, out: &mut [u8]) -> Result<(), SegmentError> {
-        let from = self.at(offset, out.len())?;
-        for (i, byte) in out.iter_mut().enumerate() {
-            // SAFETY: `at` checked that `offset + out.len()` lies inside the mapping.
-            let place = unsafe { from.add(i) };
-            // SAFETY: inside the live mapping; a volatile byte load is fine whoever writes meanwhile.
-            *byte = unsafe { place.read_volatile() };
-        }
+        copy_out(self.at(offset, out.len())?, out);
         Ok(())
     }
 
@@ -306,13 +300,7 @@ impl Segment {
         if self.access == Access::ReadOnly {
             return Err(SegmentError::ReadOnly);
         }
-        let to = self.at(offset, bytes.len())?;
-        for (i, byte) in bytes.iter().enumerate() {
-            // SAFETY: `at` checked that `offset + bytes.len()` lies inside the mapping.
-            let place = unsafe { to.add(i) };
-            // SAFETY: inside the live, writable mapping; a volatile byte store makes no claim on others.
-            unsafe { place.write_volatile(*byte) };
-        }
+        copy_in(self.at(offset, bytes.len())?, bytes);
         Ok(())
     }
 
@@ -356,6 +344,46 @@ impl Segment {
 impl AsFd for Segment {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// Copies out of shared memory, eight bytes at a time where that is aligned. The caller has checked that
+/// `out.len()` bytes at `from` are mapped.
+fn copy_out(from: *const u8, out: &mut [u8]) {
+    let (head, rest) = out.split_at_mut(from.align_offset(8).min(out.len()));
+    let (words, tail) = rest.as_chunks_mut::<8>();
+    let words_at = from.wrapping_add(head.len());
+    let tail_at = words_at.wrapping_add(words.len() * 8);
+    for (i, word) in words.iter_mut().enumerate() {
+        // SAFETY: mapped as the caller has checked, aligned as counted; volatile, since a peer may write.
+        *word = unsafe { words_at.cast::<u64>().wrapping_add(i).read_volatile() }.to_ne_bytes();
+    }
+    for (start, bytes) in [(from, head), (tail_at, tail)] {
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            // SAFETY: mapped as the caller has checked; volatile, since a peer may write.
+            *byte = unsafe { start.wrapping_add(i).read_volatile() };
+        }
+    }
+}
+
+/// Copies into shared memory, eight bytes at a time where that is aligned. The caller has checked that
+/// `bytes.len()` bytes at `to` are mapped for writing.
+fn copy_in(to: *mut u8, bytes: &[u8]) {
+    let (head, rest) = bytes.split_at(to.align_offset(8).min(bytes.len()));
+    let (words, tail) = rest.as_chunks::<8>();
+    let words_at = to.wrapping_add(head.len());
+    let tail_at = words_at.wrapping_add(words.len() * 8);
+    for (i, word) in words.iter().enumerate() {
+        let place = words_at.cast::<u64>().wrapping_add(i);
+        // SAFETY: mapped for writing as the caller has checked, aligned as counted; volatile, since a
+        // peer may look.
+        unsafe { place.write_volatile(u64::from_ne_bytes(*word)) };
+    }
+    for (start, bytes) in [(to, head), (tail_at, tail)] {
+        for (i, byte) in bytes.iter().enumerate() {
+            // SAFETY: mapped for writing as the caller has checked; volatile, since a peer may look.
+            unsafe { start.wrapping_add(i).write_volatile(*byte) };
+        }
     }
 }
 

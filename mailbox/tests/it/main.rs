@@ -4,4 +4,5 @@ mod attach;
 mod channel;
 mod exchange;
 mod hostile;
+mod messages;
 mod segments;

@@ -13,11 +13,13 @@ fn bytes_written_here_are_read_through_another_mapping() {
     let segment = Segment::create("test", 10_000).unwrap();
     let twin = Segment::from_fd(dup(&segment), 10_000).unwrap();
     let bytes: Vec<u8> = (0..100).collect();
-    for offset in [0, 1, 7, 8, 4090, 9_900] {
-        segment.write_at(offset, &bytes).unwrap();
-        let mut copy = vec![0; 100];
-        twin.read_at(offset, &mut copy).unwrap();
-        assert_eq!(copy, bytes, "at {offset}");
+    for offset in (0..17).chain([4090, 9_900]) {
+        for len in [0, 1, 7, 8, 9, 31, 100] {
+            segment.write_at(offset, &bytes[..len]).unwrap();
+            let mut copy = vec![0; len];
+            twin.read_at(offset, &mut copy).unwrap();
+            assert_eq!(copy, bytes[..len], "{len} bytes at {offset}");
+        }
     }
 }
 

@@ -157,7 +157,7 @@ pub(crate) fn with_full_frames() {
 
 /// The child is killed while it answers as fast as it can: whatever arrives is whole and in order.
 pub(crate) fn at_any_instant() {
-    for spins in (0..8).map(|i| i * 53) {
+    for spins in (0..5).map(|i| i * 37) {
         let doorbell = Doorbell::create().unwrap();
         let (mut parent, kid) = start_child(&doorbell, serve);
         let mut waiter = Waiter::new();
