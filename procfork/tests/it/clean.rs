@@ -178,6 +178,10 @@ pub(crate) fn the_end_of_a_pipe_is_seen_although_siblings_live() {
 pub(crate) fn a_command_run_in_a_child_sees_the_three_streams_only() {
     let (_reader, given) = io::pipe().unwrap();
     let line = Line::new();
+    // One that programs inherit, as descriptors of C libraries often are.
+    // SAFETY: plain numbers.
+    let set = unsafe { libc::fcntl(given.as_raw_fd(), libc::F_SETFD, 0) };
+    assert_eq!(set, 0);
     let options = ForkOptions::new("child").keep(line.fd()).give(given.into());
     let cause = fork(options, |_| {
         let mut command = Command::new("sleep")
