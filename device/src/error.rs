@@ -118,7 +118,9 @@ pub enum DeviceError {
     #[error(transparent)]
     Vendor(#[from] VendorError),
     /// The machine does not have so many devices.
-    #[error("open device {device_id} of {platform}: this process sees {count}, numbered from 0")]
+    #[error(
+        "open device {device_id} of {platform}: this process sees {count} devices, numbered from 0"
+    )]
     NoSuchDevice {
         /// The platform.
         platform: Platform,
@@ -143,7 +145,7 @@ pub enum DeviceError {
     #[error(transparent)]
     Library(#[from] LibraryError),
     /// A slot that this chip did not hand out.
-    #[error("find callable slot {slot} on chip {chip}, which has {known}")]
+    #[error("find callable slot {slot} on chip {chip}, which has {known} callables")]
     UnknownCallable {
         /// The chip's number.
         chip: u32,
@@ -358,7 +360,7 @@ impl fmt::Display for TaskPlace {
 #[non_exhaustive]
 pub enum OrchestrationError {
     /// No argument of this kind at this position.
-    #[error("use {kind} argument {idx} of {count}")]
+    #[error("use {kind} argument {idx}: there are {count}, numbered from 0")]
     NoArgument {
         /// `tensor` or `scalar`.
         kind: &'static str,
@@ -423,7 +425,7 @@ impl From<DeviceError> for OrchestrationError {
 #[non_exhaustive]
 pub enum KernelError {
     /// No argument of this kind at this position.
-    #[error("use {kind} argument {idx} of {count}")]
+    #[error("use {kind} argument {idx}: there are {count}, numbered from 0")]
     NoArgument {
         /// `tensor` or `scalar`.
         kind: &'static str,

@@ -223,6 +223,7 @@ impl Chip for SimChip {
         let nth = self.n_frees;
         self.n_frees += 1;
         if self.options.faults.contains(&SimFault::Free { nth }) {
+            self.memory.leak(address)?;
             return Err(DeviceError::FreeFailed {
                 chip: self.id(),
                 address,

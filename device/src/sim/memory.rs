@@ -139,6 +139,11 @@ impl DeviceMemory {
         Ok(())
     }
 
+    /// Forgets an allocation whose memory the device does not give back: a leak, and no live pointer.
+    pub(crate) fn leak(&mut self, address: DeviceAddress) -> Result<(), DeviceError> {
+        self.live.revoke(address).map(drop)
+    }
+
     /// Frees everything and gives all pages back.
     pub(crate) fn clear(&mut self) {
         let bytes = self.arena.len() as u64;

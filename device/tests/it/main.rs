@@ -3,6 +3,7 @@
 
 mod conformance;
 mod cores;
+mod errors;
 mod fake;
 mod faults;
 mod kernels;

@@ -91,7 +91,7 @@ fn a_device_behind_the_last_one_is_refused_before_it_is_set() {
     let error = refused(fake.open_visible(Some("0,1,2,3"), 2));
     assert_eq!(
         error.to_string(),
-        "open device 2 of a2a3: this process sees 2, numbered from 0"
+        "open device 2 of a2a3: this process sees 2 devices, numbered from 0"
     );
     assert_eq!(fake.calls(), ["aclInit 0", "aclrtGetDeviceCount 0"]);
 }
