@@ -360,7 +360,7 @@ impl fmt::Display for TaskPlace {
 #[non_exhaustive]
 pub enum OrchestrationError {
     /// No argument of this kind at this position.
-    #[error("use {kind} argument {idx}: there are {count}, numbered from 0")]
+    #[error("use {kind} argument {idx} of {count}")]
     NoArgument {
         /// `tensor` or `scalar`.
         kind: &'static str,
@@ -425,7 +425,7 @@ impl From<DeviceError> for OrchestrationError {
 #[non_exhaustive]
 pub enum KernelError {
     /// No argument of this kind at this position.
-    #[error("use {kind} argument {idx}: there are {count}, numbered from 0")]
+    #[error("use {kind} argument {idx} of {count}")]
     NoArgument {
         /// `tensor` or `scalar`.
         kind: &'static str,

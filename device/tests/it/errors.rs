@@ -84,11 +84,11 @@ fn errors_of_orchestrations_and_kernels_read_well() {
         &KernelError::Code { code: -1 },
         &KernelError::fail("the page table is empty"),
     ]), @r#"
-    use tensor argument 3: there are 3, numbered from 0
+    use tensor argument 3 of 3
     submit kernel `ad`: the callable has ["add", "mul"]
     submit to a run of which a task failed
     the batch is empty
-    use scalar argument 1: there are 1, numbered from 0
+    use scalar argument 1 of 1
     synchronize core AIC: core AIV 1 of the block has ended
     stay inside tensor argument 2: bytes behind its allocation were overwritten
     finish: it returned -1
