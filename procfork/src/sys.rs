@@ -23,6 +23,7 @@ pub(crate) mod process;
 #[cfg(feature = "dump")]
 pub(crate) mod ptrace;
 pub(crate) mod robust;
+pub(crate) mod settings;
 pub(crate) mod signals;
 pub(crate) mod spawn;
 pub(crate) mod wait;

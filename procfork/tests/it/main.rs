@@ -9,6 +9,7 @@ mod harness;
 mod liveness;
 mod old_kernel;
 mod robust;
+mod settings;
 mod spawn;
 mod support;
 mod sweep;
@@ -45,6 +46,10 @@ const TESTS: &[Test] = testing::list![
     clean::a_given_descriptor_below_three_does_not_become_a_stream,
     clean::the_group_is_the_one_asked_for,
     clean::a_changed_group_id_clears_the_death_signal_and_rearming_restores_it,
+    settings::what_was_set_holds_and_is_read_back_as_the_kernel_has_it,
+    settings::children_inherit_settings,
+    settings::a_setting_that_the_kernel_refuses_is_named,
+    settings::the_environment_is_not_changed_beside_other_threads,
     cause::an_exit_keeps_its_code,
     cause::a_death_by_signal_keeps_the_signal,
     cause::a_stopped_child_is_stopped_and_not_ended,
