@@ -23,14 +23,16 @@ use std::time::Duration;
 
 use device::Platform;
 use mailbox::{ChildEnd, Control, FdChannel, Mailbox, NextError, Request, Task};
-use procfork::{ChildContext, ParentWatch};
+use procfork::{ChildContext, ParentWatch, Settings};
 use serde::{Deserialize, Serialize};
 
 use crate::args::Args;
 use crate::callable::{Body, Entry, Registry, WireRegistry};
-use crate::config::{NodeSpec, platform_text};
+use crate::config::{NodeSpec, StartMode, platform_text};
 use crate::control::{self, ControlReply, ControlRequest, FaultKind, RemoteError};
 use crate::engine::ParentProbe;
+use crate::progress::{Board, StartPhase};
+use crate::tree::TreeNode;
 use crate::wire;
 
 use self::imports::Imports;
@@ -51,25 +53,22 @@ pub(crate) enum ChildRole {
     Sub,
 }
 
-/// What a child is born with, besides its descriptors.
+/// What a child is born with, besides its descriptors and the callables. Crosses to a spawned child as it is.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Seat {
     pub(crate) path: String,
     pub(crate) role: ChildRole,
-    pub(crate) registry: Arc<Registry>,
     /// The life that device memory of a chip worker belongs to.
     pub(crate) incarnation: u64,
     /// The limit of the whole start, for messages.
     pub(crate) limit: Duration,
-}
-
-/// A seat as it crosses to a spawned child.
-#[derive(Debug, Serialize, Deserialize)]
-struct WireSeat {
-    path: String,
-    role: ChildRole,
-    registry: WireRegistry,
-    incarnation: u64,
-    limit: Duration,
+    /// How its process was made.
+    pub(crate) made: StartMode,
+    /// What its process may use.
+    pub(crate) settings: Settings,
+    /// Its slot on the board of the start, and how many slots that has.
+    pub(crate) slot: u32,
+    pub(crate) n_slots: u32,
 }
 
 /// The name under which spawned children find their function.
@@ -81,52 +80,23 @@ procfork::register! {
 
 /// A child that was started by running the program again.
 fn spawned(context: ChildContext) -> Result<(), String> {
-    let wire: WireSeat = control::decode(&context.args).map_err(|error| error.to_string())?;
-    let registry = Registry::from_wire(&wire.registry).map_err(|error| error.to_string())?;
-    let WireSeat {
-        path,
-        role,
-        incarnation,
-        limit,
-        ..
-    } = wire;
-    main(
-        context,
-        Seat {
-            path,
-            role,
-            registry: Arc::new(registry),
-            incarnation,
-            limit,
-        },
-    )
+    let (seat, wire): (Seat, WireRegistry) =
+        control::decode(&context.args).map_err(|error| error.to_string())?;
+    let registry = Registry::from_wire(&wire).map_err(|error| error.to_string())?;
+    main(context, seat, Arc::new(registry))
 }
 
 impl Seat {
     /// The form in which a spawned child gets it, or the names of the callables that captured something.
-    pub(crate) fn into_wire(self) -> Result<Vec<u8>, Vec<String>> {
-        let registry = self.registry.to_wire()?;
-        let Seat {
-            path,
-            role,
-            incarnation,
-            limit,
-            ..
-        } = self;
-        Ok(control::encode(&WireSeat {
-            path,
-            role,
-            registry,
-            incarnation,
-            limit,
-        }))
+    pub(crate) fn to_wire(&self, registry: &Registry) -> Result<Vec<u8>, Vec<String>> {
+        Ok(control::encode(&(self, registry.to_wire()?)))
     }
 }
 
 /// What a role does with the requests that it gets.
 trait Executor {
     /// Brings up what is below and around; the answer to `Init`.
-    fn init(&mut self, left: Duration) -> Result<crate::tree::TreeNode, RemoteError>;
+    fn init(&mut self, left: Duration, board: &Board) -> Result<TreeNode, RemoteError>;
 
     /// Runs a task of a registered callable. `accept` is called when it really begins.
     fn run(
@@ -155,7 +125,11 @@ trait Executor {
 }
 
 /// The whole life of a child. Its result is the exit code.
-pub(crate) fn main(context: ChildContext, seat: Seat) -> Result<(), String> {
+pub(crate) fn main(
+    context: ChildContext,
+    seat: Seat,
+    registry: Arc<Registry>,
+) -> Result<(), String> {
     panics::remember();
     let mut fds = context.fds.into_iter();
     let mut next = || fds.next().ok_or("a descriptor is missing");
@@ -164,19 +138,30 @@ pub(crate) fn main(context: ChildContext, seat: Seat) -> Result<(), String> {
     let end = mailbox
         .into_child()
         .map_err(|error| control::chain(&error))?;
+    let board = Board::attach(next()?, seat.slot, seat.n_slots);
+    let board = board.map_err(|error| control::chain(&error))?;
+    board.note(StartPhase::Began);
     let executor: Box<dyn Executor> = match &seat.role {
         ChildRole::Sub => Box::new(sub::SubWorker::new(&seat)),
         ChildRole::Chip {
             platform,
             device,
             index,
-        } => Box::new(chip::ChipWorker::new(&seat, *platform, *device, *index)),
+        } => {
+            let registry = Arc::clone(&registry);
+            Box::new(chip::ChipWorker::new(
+                &seat, registry, *platform, *device, *index,
+            ))
+        }
         ChildRole::Node(spec) => {
-            Box::new(node::NodeWorker::new(&seat, spec, context.parent.clone())?)
+            let (registry, watch) = (Arc::clone(&registry), context.parent.clone());
+            Box::new(node::NodeWorker::new(&seat, registry, spec, watch)?)
         }
     };
     let child = Child {
         seat,
+        registry,
+        board: Some(board),
         end,
         executor,
         imports: Imports::new(channel),
@@ -187,6 +172,9 @@ pub(crate) fn main(context: ChildContext, seat: Seat) -> Result<(), String> {
 
 struct Child {
     seat: Seat,
+    registry: Arc<Registry>,
+    /// Until the start is over.
+    board: Option<Board>,
     end: ChildEnd,
     executor: Box<dyn Executor>,
     imports: Imports,
@@ -234,7 +222,7 @@ impl Child {
         let malformed =
             |reason: String| RemoteError::new(FaultKind::Arguments, path, "decode a task", reason);
         let claimed = wire::decode(task.payload()).map_err(|error| malformed(error.to_string()))?;
-        let registry = Arc::clone(&self.seat.registry);
+        let registry = Arc::clone(&self.registry);
         let entry = registry.find(&claimed.digest).ok_or_else(|| {
             malformed(format!(
                 "no callable with digest {:#} is registered",
@@ -275,13 +263,39 @@ impl Child {
             .map_err(|refused| control::chain(&refused))
     }
 
+    /// Applies the settings, then brings up what is below and around.
+    fn init(&mut self, left: Duration) -> Result<TreeNode, RemoteError> {
+        let path = &self.seat.path;
+        let failed = |operation: &str, message| {
+            RemoteError::new(FaultKind::Runtime, path, operation, message)
+        };
+        let board = self.board.take();
+        let board = board.ok_or_else(|| failed("start", "it was started before".to_owned()))?;
+        let executor = &mut self.executor;
+        let settings = &self.seat.settings;
+        let start = || -> Result<TreeNode, RemoteError> {
+            let applied = settings.apply();
+            applied.map_err(|error| failed("apply its settings", error.to_string()))?;
+            board.note(StartPhase::Configured);
+            let node = executor.init(left, &board)?;
+            let effective = settings.effective();
+            Ok(TreeNode {
+                made: Some(self.seat.made),
+                settings: effective.map_err(|e| failed("read its settings back", e.to_string()))?,
+                ..node
+            })
+        };
+        let outcome = panics::caught(path, "start", start).and_then(|started| started);
+        board.note(match outcome {
+            Ok(_) => StartPhase::Ready,
+            Err(_) => StartPhase::Failed,
+        });
+        outcome
+    }
+
     fn serve_control(&mut self, message: &ControlRequest) -> Result<ControlReply, RemoteError> {
         match message {
-            ControlRequest::Init { left } => {
-                let init = || self.executor.init(*left);
-                let node = panics::caught(&self.seat.path, "start", init)??;
-                Ok(ControlReply::Ready(node))
-            }
+            ControlRequest::Init { left } => self.init(*left).map(ControlReply::Ready),
             ControlRequest::Unmap { buffer } => {
                 self.imports.forget(buffer.id());
                 Ok(ControlReply::Done)

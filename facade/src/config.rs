@@ -7,9 +7,17 @@
 use std::time::Duration;
 
 use device::{Arch, Platform};
+use procfork::Settings;
 
 use crate::error::{ConfigError, Error};
 use crate::worker::Worker;
+
+use self::settings::ProcessSettings;
+
+mod settings;
+mod show;
+
+pub use self::show::Config;
 
 /// Position of a worker in the tree.
 ///
@@ -98,6 +106,7 @@ pub(crate) struct NodeSpec {
     pub(crate) children: Vec<NodeSpec>,
     pub(crate) limits: Limits,
     pub(crate) mode: StartMode,
+    pub(crate) settings: ProcessSettings,
 }
 
 /// A platform crosses to a spawned child as the text that command lines use.
@@ -146,6 +155,12 @@ impl NodeSpec {
         self.name.clone().unwrap_or_else(|| noun.to_owned())
     }
 
+    /// The number of workers of this tree, this one included.
+    pub(crate) fn n_workers(&self) -> usize {
+        let below: usize = self.children.iter().map(NodeSpec::n_workers).sum();
+        1 + self.devices.len() + self.sub_workers as usize + below
+    }
+
     fn n_children(&self) -> usize {
         self.devices.len() + self.sub_workers as usize + self.children.len()
     }
@@ -178,6 +193,8 @@ impl NodeSpec {
         }
         self.check_children(&name)?;
         self.check_limits(&name)?;
+        let n_chips = self.devices.len() as u32;
+        self.settings.check(&name, n_chips, self.sub_workers)?;
         self.children.iter().try_for_each(NodeSpec::check)
     }
 
@@ -270,6 +287,7 @@ impl WorkerBuilder {
             children: Vec::new(),
             limits: Limits::default(),
             mode: StartMode::Auto,
+            settings: ProcessSettings::default(),
         };
         Self { spec }
     }
@@ -337,6 +355,52 @@ impl WorkerBuilder {
         self
     }
 
+    /// Sets CPUs, nice value, environment and resource limits of the process of this worker, which the processes below it
+    /// inherit. For a worker below another: the process of the root is the caller's own, see [`Settings::apply`].
+    ///
+    /// ```
+    /// use facade::{Settings, Worker};
+    ///
+    /// # fn main() -> Result<(), facade::Error> {
+    /// let low = Worker::node().sub_workers(2).name("low").settings(Settings::new().nice(10));
+    /// let pinned = Worker::node()
+    ///     .chips(2)
+    ///     .each_chip(Settings::new().env("OMP_NUM_THREADS", "1"))
+    ///     .chip(1, Settings::new().cpus([0]));
+    /// let root = pinned.worker(low).build()?;
+    /// println!("{}", root.config());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.spec.settings.own = self.spec.settings.own.overridden_by(&settings);
+        self
+    }
+
+    /// Sets the process settings of every chip worker of this worker.
+    pub fn each_chip(mut self, settings: Settings) -> Self {
+        self.spec.settings.each_chip(settings);
+        self
+    }
+
+    /// Sets process settings of one chip worker, in front of those of [`WorkerBuilder::each_chip`].
+    pub fn chip(mut self, index: u32, settings: Settings) -> Self {
+        self.spec.settings.chip(index, settings);
+        self
+    }
+
+    /// Sets the process settings of every sub worker of this worker.
+    pub fn each_sub_worker(mut self, settings: Settings) -> Self {
+        self.spec.settings.each_sub(settings);
+        self
+    }
+
+    /// Sets process settings of one sub worker, in front of those of [`WorkerBuilder::each_sub_worker`].
+    pub fn sub_worker(mut self, index: u32, settings: Settings) -> Self {
+        self.spec.settings.sub(index, settings);
+        self
+    }
+
     /// Checks the specification and makes a worker in state `New`.
     ///
     /// Starts no process and opens no device: that is [`Worker::init`].
@@ -344,9 +408,13 @@ impl WorkerBuilder {
     /// # Errors
     ///
     /// [`Error::Config`] where the specification has too many children, one device twice, more than five levels, a
-    /// name that cannot stand in a path, or a limit of zero.
+    /// name that cannot stand in a path, a limit of zero, or settings that no process can have.
     pub fn build(self) -> Result<Worker, Error> {
         self.spec.check()?;
+        if !self.spec.settings.own.is_empty() {
+            let name = self.spec.own_name();
+            return Err(ConfigError::RootSettings { name }.into());
+        }
         Ok(Worker::new(self.spec))
     }
 

@@ -7,6 +7,7 @@ use lifecycle::State;
 use procfork::ExitCause;
 
 use crate::control::RemoteError;
+use crate::progress::StartProgress;
 
 mod memory;
 mod task;
@@ -190,6 +191,38 @@ pub enum ConfigError {
         /// The name of both.
         child: String,
     },
+    /// The root is the caller's own process.
+    #[error(
+        "build worker `{name}`: settings of the root would change this process; apply them with `Settings::apply`, or give them to the workers below"
+    )]
+    RootSettings {
+        /// The worker.
+        name: String,
+    },
+    /// Settings that no process can have.
+    #[error("build worker `{name}`, settings of {of}: {reason}")]
+    BadSetting {
+        /// The worker.
+        name: String,
+        /// Whose settings: `worker`, `chip`, `chip 1`, `sub worker`.
+        of: String,
+        /// The setting, and what is allowed.
+        reason: String,
+    },
+    /// Settings for a child that is not there.
+    #[error(
+        "build worker `{name}`: settings for {kind} {index}, but it has {n_children} of them, counted from 0"
+    )]
+    NoSuchChild {
+        /// The worker.
+        name: String,
+        /// `chip` or `sub worker`.
+        kind: &'static str,
+        /// Asked for.
+        index: u32,
+        /// How many there are.
+        n_children: u32,
+    },
     /// A time limit that cannot be kept.
     #[error(
         "build worker `{name}`: {option} is {value:?}; it must be above zero and at most a year"
@@ -258,17 +291,34 @@ fn told(cause: &StartCause, worker: &str) -> String {
     }
 }
 
+/// Who the start waited for: a few of them, in words.
+fn standing(waiting: &[StartProgress]) -> String {
+    let one =
+        |who: &StartProgress| format!("`{}` {} after {:.1?}", who.path, who.phase, who.elapsed);
+    let mut shown: Vec<String> = waiting.iter().take(4).map(one).collect();
+    if waiting.len() > shown.len() {
+        shown.push(format!("{} more", waiting.len() - shown.len()));
+    }
+    match shown.is_empty() {
+        true => String::new(),
+        false => format!("; last reached: {}", shown.join(", ")),
+    }
+}
+
 /// Why a worker did not start.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartCause {
     /// The one deadline of the whole start passed.
     #[error(
-        "not ready within the start limit of {limit:?}; raise `start_timeout`, or look what it waits for"
+        "not ready within the start limit of {limit:?}; raise `start_timeout`, or look what it waits for{}",
+        standing(waiting)
     )]
     Deadline {
         /// The limit of the whole tree.
         limit: Duration,
+        /// Who was not ready, with the last phase that each had reached and when.
+        waiting: Vec<StartProgress>,
     },
     /// A close was called meanwhile.
     #[error("cancelled, because the worker was closed during its start")]

@@ -53,6 +53,7 @@
 struct Readme;
 
 mod config;
+mod progress;
 mod start;
 mod tree;
 mod tree_plan;
@@ -82,7 +83,7 @@ pub use buffer::{Buffer, View};
 pub use callable::{
     ChipHandle, FunctionHandle, Handle, NextLevel, OrchestrationHandle, TaskResult, kind,
 };
-pub use config::{CHILDREN_MAX, Level, StartMode, WorkerBuilder};
+pub use config::{CHILDREN_MAX, Config, Level, StartMode, WorkerBuilder};
 pub use control::{FaultKind, RemoteError};
 pub use device_memory::DeviceBuffer;
 pub use element::Element;
@@ -91,6 +92,7 @@ pub use error::{
     RunError, StartCause, StartError, StateError, SubmitError, TaskCause, WorkerDied,
 };
 pub use orchestrator::{Orchestrator, Target, TaskHandle, any, on};
+pub use progress::{StartPhase, StartProgress};
 pub use run_handle::RunHandle;
 pub use tree::{Role, TreeNode};
 pub use view::{HostView, HostViewMut};
@@ -101,6 +103,6 @@ pub use device::{
     KernelContext, KernelError, KernelSource, OrchestrationError, Platform, ScalarValue, core_args,
 };
 pub use lifecycle::State;
-pub use procfork::ExitCause;
+pub use procfork::{ExitCause, Resource, Settings};
 pub use provenance::DevicePtr;
 pub use taskgraph::{DType, Scalar, Tag, Tensor};

@@ -8,13 +8,14 @@
 //!
 //! The same code starts the root and every worker below it.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lifecycle::{Journal, Step};
 use mailbox::{FdChannel, Layout, Mailbox};
 use parking_lot::Mutex;
-use procfork::{Child, ForkOptions, Group};
+use procfork::{Child, ForkOptions, Group, Settings};
 use taskgraph::{Depth, WorkerId, WorkerKind};
 
 use crate::child::{self, ChildRole, Seat};
@@ -22,8 +23,9 @@ use crate::config::{Level, NodeSpec, StartMode};
 use crate::control::{ControlReply, ControlRequest};
 use crate::engine::{Engine, Job, JobOutcome, Line, LineKind};
 use crate::error::{Error, Name, StartCause, StartError};
+use crate::progress::{Board, StartPhase, Watcher};
 use crate::tree::{Role, TreeNode};
-use crate::tree_plan::{PAYLOAD_MAX, Plan};
+use crate::tree_plan::{PAYLOAD_MAX, Plan, slot_offset};
 
 /// Room of a task frame; longer payloads spill.
 const TASK_BYTES: usize = 1024 - 32;
@@ -48,6 +50,10 @@ pub(crate) struct Start<'a> {
     /// The limit that the deadline came from, for messages.
     pub(crate) limit: Duration,
     pub(crate) cancelled: &'a dyn Fn() -> bool,
+    /// Where the progress of all workers is noted, seen from this one.
+    pub(crate) board: Board,
+    /// Tells the caller what is new on the board; at the root only.
+    pub(crate) watcher: Option<RefCell<Watcher<'a>>>,
 }
 
 impl Start<'_> {
@@ -60,18 +66,21 @@ impl Start<'_> {
                 return Err(self.error(&path, StartCause::Cancelled));
             }
             self.fork_child(index, kind, &child_path)?;
+            self.look();
         }
+        self.board.note(StartPhase::ChildrenMade);
         tracing::debug!(worker = %path, elapsed = ?began.elapsed(), "forked all children");
-        let children = self.bring_up()?;
+        let children = self.bring_up();
+        if children.is_ok() {
+            self.board.note(StartPhase::Ready);
+        }
+        self.look();
+        let children = children?;
         tracing::info!(worker = %path, elapsed = ?began.elapsed(), "ready");
+        let level = self.spec.level().unwrap_or(Level::Network3);
         let tree = TreeNode {
-            path: path.to_string(),
-            level: self.spec.level().unwrap_or(Level::Network3),
-            role: Role::Node,
-            pid: std::process::id(),
-            device: None,
-            state: "ready".to_owned(),
             children,
+            ..TreeNode::here(&path, level, Role::Node)
         };
         Ok(Started {
             engine: Arc::clone(self.engine),
@@ -115,12 +124,17 @@ impl Start<'_> {
         let mailbox =
             Mailbox::create(layout, self.engine.doorbell()).map_err(StartCause::system)?;
         let (here, there) = FdChannel::pair().map_err(StartCause::system)?;
+        let mode = self.mode();
+        let board = self.board.below(slot_offset(self.spec, index));
         let seat = Seat {
             path: path.to_owned(),
             role: self.role(index, kind),
-            registry: Arc::clone(self.plan.registry()),
             incarnation: self.engine.core().begin_life(index),
             limit: self.limit,
+            made: mode,
+            settings: self.settings(index, kind),
+            slot: board.slot(),
+            n_slots: board.n_slots(),
         };
         let [segment, bell] = mailbox.fds().map(|fd| fd.try_clone_to_owned());
         let name = path.rsplit('/').next().unwrap_or(path);
@@ -129,7 +143,9 @@ impl Start<'_> {
             .group(self.group())
             .give(there.into())
             .give(segment.map_err(StartCause::system)?)
-            .give(bell.map_err(StartCause::system)?);
+            .give(bell.map_err(StartCause::system)?)
+            .give(board.descriptor().map_err(StartCause::system)?);
+        board.note(StartPhase::Made);
         let child = self.make(options, seat)?;
         let pid = child.pid().raw().unsigned_abs();
         let end = mailbox.into_parent().map_err(StartCause::system)?;
@@ -167,12 +183,13 @@ impl Start<'_> {
     /// Forks the child, or starts this program again for it.
     fn make(&self, options: ForkOptions<'_>, seat: Seat) -> Result<Child, StartCause> {
         let fork = |error| StartCause::Fork(Arc::new(error));
-        if self.mode() == StartMode::Fork {
-            return procfork::fork(options, move |context| child::main(context, seat))
+        let registry = Arc::clone(self.plan.registry());
+        if seat.made == StartMode::Fork {
+            return procfork::fork(options, move |context| child::main(context, seat, registry))
                 .map_err(fork);
         }
         let args = seat
-            .into_wire()
+            .to_wire(&registry)
             .map_err(|callables| StartCause::Captured { callables })?;
         procfork::spawn(options, child::SPAWNED, &args).map_err(fork)
     }
@@ -220,6 +237,33 @@ impl Start<'_> {
         }
     }
 
+    /// What the process of a child may use.
+    fn settings(&self, index: usize, kind: LineKind) -> Settings {
+        let settings = &self.spec.settings;
+        let (n_chips, n_nodes) = (self.spec.devices.len(), self.spec.children.len());
+        match kind {
+            LineKind::Chip => settings.of_chip(index as u32),
+            LineKind::Node => self.spec.children[index - n_chips].settings.own.clone(),
+            LineKind::Sub => settings.of_sub((index - n_chips - n_nodes) as u32),
+        }
+    }
+
+    /// Tells the caller what is new.
+    fn look(&self) {
+        if let Some(watcher) = &self.watcher {
+            watcher.borrow_mut().look();
+        }
+    }
+
+    /// The deadline has passed: for whom the start was waiting.
+    fn deadline_passed(&self) -> StartCause {
+        let watcher = self.watcher.as_ref();
+        StartCause::Deadline {
+            limit: self.limit,
+            waiting: watcher.map_or_else(Vec::new, |watcher| watcher.borrow().unready()),
+        }
+    }
+
     /// The root's children share a group of their own; what is below them inherits it.
     fn group(&self) -> Group {
         if self.engine.is_root() {
@@ -241,6 +285,7 @@ impl Start<'_> {
         while !over() {
             let until = self.deadline.min(Instant::now() + CANCEL_PERIOD);
             self.engine.wait_until(Some(until), &over);
+            self.look();
             if (self.cancelled)() {
                 return Err(self.error(self.engine.path(), StartCause::Cancelled));
             }
@@ -277,7 +322,7 @@ impl Start<'_> {
                 let error = std::io::Error::other(format!("the unexpected answer {other:?}"));
                 self.error(&path, StartCause::system(error))
             }
-            None => self.error(&path, StartCause::Deadline { limit: self.limit }),
+            None => self.error(&path, self.deadline_passed()),
         })
     }
 
@@ -286,7 +331,7 @@ impl Start<'_> {
         let job = jobs.iter().find(|job| !job.is_done());
         let path = job.map(|job| self.engine.lines().all[job.line].path.to_string());
         let path = path.unwrap_or_else(|| self.engine.path().to_string());
-        self.error(&path, StartCause::Deadline { limit: self.limit })
+        self.error(&path, self.deadline_passed())
     }
 
     fn error(&self, path: &str, cause: StartCause) -> Error {

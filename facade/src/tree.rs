@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use procfork::Settings;
 use serde::{Deserialize, Serialize};
 
-use crate::config::Level;
+use crate::config::{Level, StartMode};
 
 /// What a worker of the tree is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,11 +35,30 @@ pub struct TreeNode {
     pub device: Option<String>,
     /// `ready`, or how the worker ended.
     pub state: String,
+    /// How its process was made; none for the root.
+    pub made: Option<StartMode>,
+    /// What holds in its process of the settings that were given for it, as the kernel says.
+    pub settings: Settings,
     /// Workers below this one, in the order of their ids, sub workers last.
     pub children: Vec<TreeNode>,
 }
 
 impl TreeNode {
+    /// The calling process as the worker of this role, ready; how it was made and what it was given is for its maker to say.
+    pub(crate) fn here(path: &str, level: Level, role: Role) -> Self {
+        Self {
+            path: path.to_owned(),
+            level,
+            role,
+            pid: std::process::id(),
+            device: None,
+            state: "ready".to_owned(),
+            made: None,
+            settings: Settings::new(),
+            children: Vec::new(),
+        }
+    }
+
     /// The number of workers in this subtree, this one included.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -62,12 +82,12 @@ impl TreeNode {
             self.level.label(),
             self.pid
         )?;
-        writeln!(
-            f,
-            " {:<24} {}",
-            self.device.as_deref().unwrap_or("-"),
-            self.state
-        )?;
+        let device = self.device.as_deref().unwrap_or("-");
+        write!(f, " {device:<24} {}", self.state)?;
+        match self.settings.is_empty() {
+            true => writeln!(f)?,
+            false => writeln!(f, " [{}]", self.settings)?,
+        }
         let lead = match branch {
             "" => String::new(),
             "└─ " => format!("{lead}   "),

@@ -12,6 +12,40 @@ use crate::error::CallableError;
 /// The most bytes that a task's encoded arguments may take, spilling included.
 pub(crate) const PAYLOAD_MAX: usize = 1 << 20;
 
+fn chip_path(path: &str, idx: usize) -> String {
+    format!("{path}/chip{idx}")
+}
+
+/// The path of the worker `idx` of those with children of their own.
+pub(crate) fn node_path(path: &str, idx: usize, spec: &NodeSpec) -> String {
+    let name = spec.name.clone();
+    let name = name.unwrap_or_else(|| format!("{}{idx}", spec.own_name()));
+    format!("{path}/{name}")
+}
+
+fn sub_path(path: &str, idx: u32) -> String {
+    format!("{path}/sub{idx}")
+}
+
+/// The paths of a whole tree: a worker, then the subtree of each of its children in the order of their lines.
+pub(crate) fn all_paths(path: &str, spec: &NodeSpec) -> Vec<String> {
+    let mut paths = vec![path.to_owned()];
+    paths.extend((0..spec.devices.len()).map(|idx| chip_path(path, idx)));
+    for (idx, child) in spec.children.iter().enumerate() {
+        paths.extend(all_paths(&node_path(path, idx, child), child));
+    }
+    paths.extend((0..spec.sub_workers).map(|idx| sub_path(path, idx)));
+    paths
+}
+
+/// How far the slot of a child is behind that of its parent, in the order of [`all_paths`].
+pub(crate) fn slot_offset(spec: &NodeSpec, index: usize) -> usize {
+    let n_chips = spec.devices.len();
+    let nodes = index.saturating_sub(n_chips).min(spec.children.len());
+    let below: usize = spec.children[..nodes].iter().map(NodeSpec::n_workers).sum();
+    1 + index - nodes + below
+}
+
 /// The fixed part of a started worker, shared by all who submit to it.
 #[derive(Clone)]
 pub(crate) struct Plan {
@@ -31,15 +65,9 @@ impl std::fmt::Debug for Plan {
 
 impl Plan {
     pub(crate) fn new(path: &str, spec: &NodeSpec, registry: Arc<Registry>, table: Table) -> Self {
-        let chips =
-            (0..spec.devices.len()).map(|idx| (LineKind::Chip, format!("{path}/chip{idx}")));
-        let nodes = spec.children.iter().enumerate().map(|(idx, child)| {
-            let name = child
-                .name
-                .clone()
-                .unwrap_or_else(|| format!("{}{idx}", child.own_name()));
-            (LineKind::Node, format!("{path}/{name}"))
-        });
+        let chips = (0..spec.devices.len()).map(|idx| (LineKind::Chip, chip_path(path, idx)));
+        let nodes = spec.children.iter().enumerate();
+        let nodes = nodes.map(|(idx, child)| (LineKind::Node, node_path(path, idx, child)));
         let next_level = chips.chain(nodes).collect();
         Self {
             registry,
@@ -51,7 +79,7 @@ impl Plan {
 
     /// Every child in the order of its line: next-level workers, then sub workers.
     pub(crate) fn lines(&self, path: &str) -> Vec<(LineKind, String)> {
-        let subs = (0..self.n_sub_workers).map(|idx| (LineKind::Sub, format!("{path}/sub{idx}")));
+        let subs = (0..self.n_sub_workers).map(|idx| (LineKind::Sub, sub_path(path, idx)));
         self.next_level.iter().cloned().chain(subs).collect()
     }
 

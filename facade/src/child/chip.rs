@@ -24,6 +24,7 @@ use crate::callable::{Body, Entry, Registry};
 use crate::config::Level;
 use crate::control::{ControlReply, ControlRequest, DeviceName, FaultKind, RemoteError, chain};
 use crate::engine::Engine;
+use crate::progress::{Board, StartPhase};
 use crate::tree::{Role, TreeNode};
 use crate::view::Grant;
 
@@ -52,10 +53,16 @@ struct Opened {
 }
 
 impl ChipWorker {
-    pub(super) fn new(seat: &Seat, platform: Platform, device: u32, index: u32) -> Self {
+    pub(super) fn new(
+        seat: &Seat,
+        registry: Arc<Registry>,
+        platform: Platform,
+        device: u32,
+        index: u32,
+    ) -> Self {
         Self {
             path: seat.path.clone(),
-            registry: Arc::clone(&seat.registry),
+            registry,
             platform,
             device,
             owner: WorkerRef {
@@ -70,10 +77,11 @@ impl ChipWorker {
         RemoteError::new(FaultKind::Device, &self.path, operation, chain(error))
     }
 
-    fn open(&self) -> Result<Opened, RemoteError> {
+    fn open(&self, board: &Board) -> Result<Opened, RemoteError> {
         let what = format!("open device {} of platform {}", self.device, self.platform);
         let opened = device::open(self.platform, self.device, &device::OpenOptions::default());
         let mut chip = opened.map_err(|error| self.failed(&what, &error))?;
+        board.note(StartPhase::DeviceOpen);
         let mut slots = HashMap::new();
         for (digest, callable) in self.registry.chip_callables() {
             let what = format!("register chip callable `{}`", callable.name);
@@ -106,20 +114,15 @@ impl ChipWorker {
 }
 
 impl Executor for ChipWorker {
-    fn init(&mut self, _left: Duration) -> Result<TreeNode, RemoteError> {
-        let opened = self.open()?;
+    fn init(&mut self, _left: Duration, board: &Board) -> Result<TreeNode, RemoteError> {
+        let opened = self.open(board)?;
         let info = opened.chip.info();
         let cores = format!("{} AIC + {} AIV", info.cores.aic, info.cores.aiv);
         let device = format!("{}:{} ({cores})", info.platform, info.logical_id);
         self.opened = Some(opened);
         Ok(TreeNode {
-            path: self.path.clone(),
-            level: Level::Chip,
-            role: Role::Chip,
-            pid: std::process::id(),
             device: Some(device),
-            state: "ready".to_owned(),
-            children: Vec::new(),
+            ..TreeNode::here(&self.path, Level::Chip, Role::Chip)
         })
     }
 

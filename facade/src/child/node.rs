@@ -15,6 +15,7 @@ use crate::config::NodeSpec;
 use crate::control::{ControlReply, ControlRequest, FaultKind, RemoteError, chain};
 use crate::engine::Engine;
 use crate::error::{Error, RunError, StateError, TaskCause};
+use crate::progress::Board;
 use crate::start::{Start, Started};
 use crate::tree::TreeNode;
 use crate::tree_plan::Plan;
@@ -34,12 +35,17 @@ pub(super) struct NodeWorker {
 }
 
 impl NodeWorker {
-    pub(super) fn new(seat: &Seat, spec: &NodeSpec, watch: ParentWatch) -> Result<Self, String> {
+    pub(super) fn new(
+        seat: &Seat,
+        registry: Arc<Registry>,
+        spec: &NodeSpec,
+        watch: ParentWatch,
+    ) -> Result<Self, String> {
         let engine = Engine::new(&seat.path, Some(watch)).map_err(|error| error.to_string())?;
         Ok(Self {
             path: seat.path.clone(),
             spec: spec.clone(),
-            registry: Arc::clone(&seat.registry),
+            registry,
             limit: seat.limit,
             engine,
             life: Lifecycle::new(),
@@ -48,7 +54,7 @@ impl NodeWorker {
         })
     }
 
-    fn start(&self, left: Duration) -> Result<Started, Error> {
+    fn start(&self, left: Duration, board: &Board) -> Result<Started, Error> {
         let table = self.engine.core().table().clone();
         let plan = Plan::new(&self.path, &self.spec, Arc::clone(&self.registry), table);
         // One start in a life: the parent sends one `Init`.
@@ -62,6 +68,8 @@ impl NodeWorker {
             deadline: Instant::now() + left,
             limit: self.limit,
             cancelled: &|| false,
+            board: board.clone(),
+            watcher: None,
         };
         match start.run(&self.journal) {
             Ok(started) => {
@@ -90,8 +98,8 @@ impl NodeWorker {
 }
 
 impl Executor for NodeWorker {
-    fn init(&mut self, left: Duration) -> Result<TreeNode, RemoteError> {
-        match self.start(left) {
+    fn init(&mut self, left: Duration, board: &Board) -> Result<TreeNode, RemoteError> {
+        match self.start(left, board) {
             Ok(started) => {
                 let tree = started.tree.lock().clone();
                 self.started = Some(started);

@@ -12,6 +12,7 @@ use crate::callable::{Body, Entry};
 use crate::config::Level;
 use crate::control::{ControlReply, ControlRequest, FaultKind, RemoteError, chain};
 use crate::engine::Engine;
+use crate::progress::Board;
 use crate::tree::{Role, TreeNode};
 
 use super::{Executor, Seat, no_device, operation, panics, wrong_kind};
@@ -29,16 +30,8 @@ impl SubWorker {
 }
 
 impl Executor for SubWorker {
-    fn init(&mut self, _left: Duration) -> Result<TreeNode, RemoteError> {
-        Ok(TreeNode {
-            path: self.path.clone(),
-            level: Level::Chip,
-            role: Role::Sub,
-            pid: std::process::id(),
-            device: None,
-            state: "ready".to_owned(),
-            children: Vec::new(),
-        })
+    fn init(&mut self, _left: Duration, _board: &Board) -> Result<TreeNode, RemoteError> {
+        Ok(TreeNode::here(&self.path, Level::Chip, Role::Sub))
     }
 
     fn run(

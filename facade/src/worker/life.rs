@@ -1,15 +1,18 @@
 //! The life of a worker's tree: started whole or not at all, looked at, mended.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lifecycle::{Operation, Start, State};
 
 use super::{Health, Worker};
+use crate::config::{Config, NodeSpec};
 use crate::error::{Error, StartCause, StartError, WorkerDied};
+use crate::progress::{Board, StartProgress, Watcher};
 use crate::start;
 use crate::tree::TreeNode;
-use crate::tree_plan::Plan;
+use crate::tree_plan::{self, Plan};
 
 static RESPAWN: Operation = Operation::new("start a dead worker again");
 
@@ -24,17 +27,44 @@ impl Worker {
     /// [`Error::Start`]: a process could not be forked (for example because this one has other threads), a device could
     /// not be opened, a worker died, the limit passed, or a close came meanwhile. [`Error::State`] after a close.
     pub fn init(&self) -> Result<(), Error> {
+        self.init_with(|_progress| {})
+    }
+
+    /// As [`Worker::init`], telling `observe` of each phase that a worker anywhere in the tree reaches, in the order of
+    /// time: at most 20 ms after it was reached, and all of them before this returns.
+    ///
+    /// Called on this thread; not called where another thread has started the worker already. What is told is also in the
+    /// log, as `tracing` events of level debug.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), facade::Error> {
+    /// let node = facade::Worker::node().chips(2).sub_workers(4).build()?;
+    /// node.init_with(|progress| eprintln!("{progress}"))?;
+    /// # node.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Worker::init`].
+    pub fn init_with(&self, mut observe: impl FnMut(&StartProgress)) -> Result<(), Error> {
+        let _span = tracing::info_span!("start", worker = %self.inner.path).entered();
         let limit = self.inner.spec.lock().limits.start;
         match self.inner.life.start(Some(Instant::now() + limit)) {
             Start::Done(outcome) => outcome.map_err(|error| self.start_error(error, limit)),
-            Start::Won(epoch) => self.build(epoch, limit),
+            Start::Won(epoch) => self.build(epoch, limit, &mut observe),
         }
     }
 
-    fn build(&self, epoch: lifecycle::Epoch<'_, Error>, limit: Duration) -> Result<(), Error> {
+    fn build(
+        &self,
+        epoch: lifecycle::Epoch<'_, Error>,
+        limit: Duration,
+        observe: &mut dyn FnMut(&StartProgress),
+    ) -> Result<(), Error> {
         let deadline = Instant::now() + limit;
         let token = epoch.cancel_token();
-        match self.build_tree(deadline, limit, &|| token.is_cancelled()) {
+        match self.build_tree(deadline, limit, &|| token.is_cancelled(), observe) {
             Ok(()) => epoch.commit().map_err(|cancelled| {
                 self.roll_back(
                     cancelled.roll_back(&self.inner.journal, Some(self.cleanup_deadline())),
@@ -54,6 +84,7 @@ impl Worker {
         deadline: Instant,
         limit: Duration,
         cancelled: &dyn Fn() -> bool,
+        observe: &mut dyn FnMut(&StartProgress),
     ) -> Result<(), Error> {
         let spec = self.inner.spec.lock().clone();
         spec.check_not_empty()?;
@@ -61,6 +92,9 @@ impl Worker {
         let engine = self.engine()?;
         let table = engine.core().table().clone();
         let plan = Plan::new(&self.inner.path, &spec, registry, table);
+        let board = self.board(&spec)?;
+        let paths = tree_plan::all_paths(&self.inner.path, &spec);
+        let watcher = Watcher::new(board.clone(), paths, observe);
         let start = start::Start {
             engine: &engine,
             plan,
@@ -68,11 +102,22 @@ impl Worker {
             deadline,
             limit,
             cancelled,
+            board,
+            watcher: Some(RefCell::new(watcher)),
         };
         let started = start.run(&self.inner.journal)?;
         // Only the winner of the start comes here, once.
         let _ = self.inner.started.set(started);
         Ok(())
+    }
+
+    fn board(&self, spec: &NodeSpec) -> Result<Board, Error> {
+        Board::create(spec.n_workers()).map_err(|error| {
+            Error::from(StartError {
+                worker: self.inner.path.to_string(),
+                cause: StartCause::system(error),
+            })
+        })
     }
 
     fn roll_back(&self, outcome: Result<(), Vec<lifecycle::StepFailure<Error>>>) {
@@ -94,13 +139,22 @@ impl Worker {
             lifecycle::StartError::Reentrant => {
                 return self.state_error("init", State::Initializing).into();
             }
-            _ => StartCause::Deadline { limit },
+            _ => StartCause::Deadline {
+                limit,
+                waiting: Vec::new(),
+            },
         };
         StartError {
             worker: self.inner.path.to_string(),
             cause,
         }
         .into()
+    }
+
+    /// What the tree is going to be, every default filled in; before and after `init`.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        Config::new(&self.inner.path, &self.inner.spec.lock())
     }
 
     /// What the started tree looks like, as every worker said of itself; workers that died meanwhile say how.
@@ -194,6 +248,8 @@ impl Worker {
             deadline: Instant::now() + limit,
             limit,
             cancelled: &|| false,
+            board: self.board(&spec)?,
+            watcher: None,
         };
         started.tree.lock().children[index] = start.respawn(index)?;
         Ok(())

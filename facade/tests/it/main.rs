@@ -11,6 +11,7 @@ mod failures;
 mod memory;
 mod nested;
 mod runs;
+mod settings;
 mod start;
 mod texts;
 
@@ -30,6 +31,12 @@ procfork::testing::tests! {
     start::a_dropped_worker_leaves_no_process,
     start::descriptors_are_as_many_after_close_as_before,
     start::a_program_with_an_exit_handler_runs_it_once,
+    settings::every_process_has_the_settings_that_it_was_given_and_the_tree_says_so,
+    settings::the_configuration_is_printed_whole,
+    settings::settings_that_cannot_hold_are_refused_before_any_process_is_made,
+    settings::a_setting_that_the_kernel_refuses_fails_the_start_with_its_place,
+    settings::the_start_tells_every_phase_of_every_worker_in_order,
+    settings::a_start_that_hangs_says_for_whom_and_ends_in_its_limit,
     runs::a_vector_add_over_two_chips_is_right,
     runs::conflicting_tasks_run_in_the_order_of_submission,
     runs::independent_tasks_of_two_sub_workers_overlap,
