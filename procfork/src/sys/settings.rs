@@ -44,16 +44,12 @@ pub(crate) fn set_nice(nice: i32) -> io::Result<()> {
 }
 
 /// `getpriority(PRIO_PROCESS, 0)`: the nice value of the calling thread.
+///
+/// Asked without the C library: the kernel's answer is 20 minus the nice value, so that -1 is never one.
 pub(crate) fn nice() -> io::Result<i32> {
-    // SAFETY: the address is this thread's own errno. It tells -1, a nice value, from a failure.
-    unsafe { *libc::__errno_location() = 0 };
     // SAFETY: plain numbers; 0 is the caller.
-    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-    let error = io::Error::last_os_error();
-    if nice == -1 && error.raw_os_error() != Some(0) {
-        return Err(error);
-    }
-    Ok(nice)
+    let answer = checked(unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) })?;
+    Ok(20 - i32::try_from(answer).unwrap_or(20))
 }
 
 /// `setrlimit`: both limits, so that the process cannot raise the soft one again.
