@@ -1,19 +1,60 @@
 //! Which measures were asked for, and their figures.
 
-use std::time::Duration;
-
-/// A part of a run that was timed: how long, and for how many operations.
-pub(crate) struct Timed {
-    pub(crate) elapsed: Duration,
-    pub(crate) operations: u32,
-}
-
-struct Measure {
+/// What was measured, in however many runs, and what beside it.
+pub(crate) struct Measure {
     name: String,
     unit: &'static str,
-    value: f64,
-    min: f64,
-    runs: usize,
+    /// Ascending.
+    figures: Vec<f64>,
+    /// What else was measured in the same run, and its median.
+    pub(crate) reference: Option<(String, f64)>,
+    /// Why there is no reference.
+    pub(crate) note: Option<String>,
+}
+
+impl Measure {
+    pub(crate) fn new(name: &str, unit: &'static str, mut figures: Vec<f64>) -> Measure {
+        figures.sort_by(f64::total_cmp);
+        Measure {
+            name: name.to_owned(),
+            unit,
+            figures,
+            reference: None,
+            note: None,
+        }
+    }
+
+    pub(crate) fn median(&self) -> f64 {
+        self.figures[self.figures.len() / 2]
+    }
+
+    fn to_json(&self) -> String {
+        let (name, unit, runs) = (&self.name, self.unit, self.figures.len());
+        let (value, min) = (self.median(), self.figures[0]);
+        let mut json = format!(
+            r#"{{"name":"{name}","value":{value:.2},"unit":"{unit}","min":{min:.2},"runs":{runs}"#
+        );
+        if let Some((name, value)) = &self.reference {
+            json += &format!(r#","reference":{{"name":"{name}","value":{value:.2}}}"#);
+        }
+        if let Some(note) = &self.note {
+            json += &format!(r#","note":"{note}""#);
+        }
+        json + "}"
+    }
+
+    fn to_text(&self) -> String {
+        let (name, unit, runs) = (&self.name, self.unit, self.figures.len());
+        let (value, min) = (self.median(), self.figures[0]);
+        let mut text = format!("{name:32} {value:10.1} {unit:5} (min {min:.1}, {runs} runs)");
+        if let Some((name, theirs)) = &self.reference {
+            text += &format!(", {:.2} x {name} {theirs:.1}", value / theirs);
+        }
+        if let Some(note) = &self.note {
+            text += &format!(", {note}");
+        }
+        text
+    }
 }
 
 /// The measures that were taken so far.
@@ -26,90 +67,36 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) fn from_args() -> Report {
         // Cargo adds `--bench` to whatever the caller gives.
-        let args: Vec<_> = std::env::args()
-            .skip(1)
-            .filter(|arg| arg != "--bench")
-            .collect();
-        let is_json = args.iter().any(|arg| arg == "--json");
-        let wanted = args
-            .into_iter()
-            .filter(|arg| !arg.starts_with("--"))
-            .collect();
+        let args = std::env::args().skip(1).filter(|arg| arg != "--bench");
+        let (options, wanted): (Vec<_>, Vec<_>) = args.partition(|arg| arg.starts_with("--"));
         Report {
             wanted,
-            is_json,
+            is_json: options.iter().any(|option| option == "--json"),
             measures: Vec::new(),
         }
     }
 
-    /// Nanoseconds per operation, the median of `runs` after one to warm up.
-    pub(crate) fn time(&mut self, name: &str, runs: usize, mut once: impl FnMut() -> Timed) {
-        if !self.is_wanted(name) {
-            return;
-        }
-        once();
-        let per_operation =
-            |timed: Timed| timed.elapsed.as_nanos() as f64 / f64::from(timed.operations);
-        let mut figures: Vec<_> = (0..runs).map(|_| per_operation(once())).collect();
-        figures.sort_by(f64::total_cmp);
-        self.push(name, "ns", figures[runs / 2], figures[0], runs);
+    /// Whether `name`, or the family before its slash, was asked for, or nothing was.
+    pub(crate) fn is_wanted(&self, name: &str) -> bool {
+        let is_within = |wanted: &String| {
+            let rest = name.strip_prefix(wanted.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.wanted.is_empty() || self.wanted.iter().any(is_within)
     }
 
-    /// A figure that is the same in every run.
-    pub(crate) fn value(&mut self, name: &str, unit: &'static str, once: impl FnOnce() -> f64) {
-        if self.is_wanted(name) {
-            let value = once();
-            self.push(name, unit, value, value, 1);
-        }
+    pub(crate) fn add(&mut self, measure: Measure) {
+        self.measures.push(measure);
     }
 
     pub(crate) fn print(&self) {
         if self.is_json {
             let objects: Vec<_> = self.measures.iter().map(Measure::to_json).collect();
             println!("[{}]", objects.join(",\n "));
-            return;
+        } else {
+            self.measures
+                .iter()
+                .for_each(|measure| println!("{}", measure.to_text()));
         }
-        for Measure {
-            name,
-            unit,
-            value,
-            min,
-            runs,
-        } in &self.measures
-        {
-            println!("{name:32} {value:10.1} {unit:5} (min {min:.1}, {runs} runs)");
-        }
-    }
-
-    /// Whether `name`, or the family before its slash, was asked for, or nothing was.
-    fn is_wanted(&self, name: &str) -> bool {
-        let family = name.split('/').next();
-        let meets = |wanted: &String| wanted == name || Some(wanted.as_str()) == family;
-        self.wanted.is_empty() || self.wanted.iter().any(meets)
-    }
-
-    fn push(&mut self, name: &str, unit: &'static str, value: f64, min: f64, runs: usize) {
-        self.measures.push(Measure {
-            name: name.to_owned(),
-            unit,
-            value,
-            min,
-            runs,
-        });
-    }
-}
-
-impl Measure {
-    fn to_json(&self) -> String {
-        let Measure {
-            name,
-            unit,
-            value,
-            min,
-            runs,
-        } = self;
-        format!(
-            "{{\"name\":\"{name}\",\"value\":{value:.2},\"unit\":\"{unit}\",\"min\":{min:.2},\"runs\":{runs}}}"
-        )
     }
 }

@@ -1,13 +1,17 @@
 //! The graphs that are timed.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use taskgraph::*;
 
-use crate::report::Timed;
+use crate::counting::allocated;
+
+/// A part of a run that was timed: how long, and for how many operations.
+pub(crate) struct Timed {
+    pub(crate) elapsed: Duration,
+    pub(crate) operations: u32,
+}
 
 fn buffer(id: u64) -> BufferId {
     BufferId::new(0x5eed, id, 0, BufferKind::Shared)
@@ -257,33 +261,10 @@ pub(crate) fn whole(shape: &str, n: u32) -> Timed {
 /// Bytes on the heap for each of `n` live tasks, each with two tensors in buffers of its own.
 pub(crate) fn memory_per_task(n: u32) -> f64 {
     let mut graph = Graph::new();
-    let before = ALLOCATED.load(Ordering::Relaxed);
+    let before = allocated();
     for i in 0..u64::from(n) {
         graph.submit(&args(&[(2 * i, Tag::InOut), (2 * i + 1, Tag::InOut)]));
     }
-    let grown = ALLOCATED.load(Ordering::Relaxed) - before;
+    let grown = allocated() - before;
     grown as f64 / f64::from(n)
-}
-
-static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
-
-/// The system allocator, counting the bytes that are out.
-struct Counting;
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-// SAFETY: every call goes to `System` as it is; the counter is beside it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise, passed on.
-        unsafe { System.dealloc(ptr, layout) }
-    }
 }

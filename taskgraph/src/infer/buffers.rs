@@ -16,7 +16,6 @@ struct Buffer {
 }
 
 /// The table of buffers.
-#[derive(Default)]
 pub(super) struct Buffers {
     /// A `hash of an identity -> index in all` pair means that the buffer has records, or had some
     /// a while ago.
@@ -25,6 +24,19 @@ pub(super) struct Buffers {
     free: Vec<u32>,
     /// Buffers in `by_id` that have no record on an index.
     n_unused: usize,
+}
+
+impl Default for Buffers {
+    /// With room for all spare buffers, and as many places of deleted ones: the table cleans up in place then, and a
+    /// stream of buffers that come once and never again does not make it grow.
+    fn default() -> Buffers {
+        Buffers {
+            by_id: HashTable::with_capacity(4 * SPARE),
+            all: Vec::new(),
+            free: Vec::new(),
+            n_unused: 0,
+        }
+    }
 }
 
 impl Buffer {

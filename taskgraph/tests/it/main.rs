@@ -1,5 +1,6 @@
 //! Behaviour of the graph through its public interface, a module per behaviour.
 
+mod allocation;
 mod failures;
 mod groups;
 mod memory;

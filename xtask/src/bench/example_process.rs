@@ -39,6 +39,7 @@ pub(crate) fn measure(workspace: &Workspace) -> Result<Measure, String> {
             name: "/bin/true".to_owned(),
             value: reference,
         }),
+        note: None,
         ratio: Some(value / reference),
     })
 }

@@ -20,6 +20,9 @@ pub(crate) struct Measure {
     /// What else was measured in the same run, to compare with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reference: Option<Reference>,
+    /// Why there is no reference, where a reader would expect one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
     /// `value / reference.value`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
@@ -121,6 +124,7 @@ fn row(measure: &Measure) -> Vec<String> {
         measure.runs.to_string(),
         reference
             .map(|it| format!("{} {}", it.name, number(it.value)))
+            .or_else(|| measure.note.clone())
             .unwrap_or_default(),
         measure
             .ratio

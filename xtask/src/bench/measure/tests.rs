@@ -35,6 +35,18 @@ fn the_table_shows_each_figure_beside_its_reference() {
     ");
 }
 
+#[test]
+fn a_reference_that_could_not_be_measured_says_why_in_its_place() {
+    let json = r#"[{"name": "task", "value": 5, "unit": "ns", "min": 4, "runs": 7,
+        "note": "libother is not installed"}]"#;
+    let measures = from_json(json).expect("good");
+    insta::assert_snapshot!(table(&measures), @"
+    measure  median   min  unit  runs  reference                  ratio
+    task       5.00  4.00  ns       7  libother is not installed
+    ");
+    assert_eq!(from_json(&to_json(&measures)), Ok(measures));
+}
+
 /// Checks that a report is refused, and why.
 #[track_caller]
 fn check_refused(json: &str, why: &str) {
