@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device::Platform;
-use mailbox::{ChildEnd, Control, FdChannel, Mailbox, NextError, Request, Task};
+use mailbox::{ChildEnd, Control, FdChannel, FeedWriter, Mailbox, NextError, Request, Task};
 use procfork::{ChildContext, ParentWatch, Settings};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,7 @@ use crate::callable::{Body, Entry, Registry, WireRegistry};
 use crate::config::{NodeSpec, StartMode, platform_text};
 use crate::control::{self, ControlReply, ControlRequest, FaultKind, RemoteError};
 use crate::engine::ParentProbe;
+use crate::logs::Voice;
 use crate::progress::{Board, StartPhase};
 use crate::tree::TreeNode;
 use crate::wire;
@@ -141,6 +142,9 @@ pub(crate) fn main(
     let board = Board::attach(next()?, seat.slot, seat.n_slots);
     let board = board.map_err(|error| control::chain(&error))?;
     board.note(StartPhase::Began);
+    let feed = FeedWriter::from_fds([next()?, next()?, next()?]);
+    let feed = Arc::new(feed.map_err(|error| control::chain(&error))?);
+    Voice::install(&seat.path, Arc::clone(&feed));
     let executor: Box<dyn Executor> = match &seat.role {
         ChildRole::Sub => Box::new(sub::SubWorker::new(&seat)),
         ChildRole::Chip {
@@ -155,7 +159,7 @@ pub(crate) fn main(
         }
         ChildRole::Node(spec) => {
             let (registry, watch) = (Arc::clone(&registry), context.parent.clone());
-            Box::new(node::NodeWorker::new(&seat, registry, spec, watch)?)
+            Box::new(node::NodeWorker::new(&seat, registry, spec, (watch, feed))?)
         }
     };
     let child = Child {
@@ -167,7 +171,7 @@ pub(crate) fn main(
         imports: Imports::new(channel),
         watch: context.parent,
     };
-    child.serve()
+    panics::as_last_words(|| child.serve())
 }
 
 struct Child {

@@ -207,7 +207,7 @@ pub(crate) fn encode<T: Serialize>(message: &T) -> Vec<u8> {
 }
 
 /// Decodes a control message that a peer wrote.
-pub(crate) fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T, postcard::Error> {
+pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, postcard::Error> {
     postcard::from_bytes(bytes)
 }
 

@@ -44,13 +44,14 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use mailbox::{Activity, Doorbell, Waiter};
+use mailbox::{Activity, Doorbell, FeedWriter, Waiter};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use procfork::{Children, ParentWatch};
 use taskgraph::{BufferId, BufferKind};
 
 use crate::buffer::{BufferCore, Home};
 use crate::error::{BufferError, Error, Name, StartCause};
+use crate::logs::Logs;
 
 pub(crate) use self::core::{Core, Hold, Job, JobOutcome, NewTask, Waiting};
 pub(crate) use self::lines::{Line, LineKind, Lines};
@@ -88,13 +89,23 @@ pub(crate) struct Engine {
     pub(crate) children: RwLock<Children>,
     /// The parent of this process, where it is itself a child.
     watch: Option<ParentWatch>,
+    /// What workers log.
+    pub(crate) logs: Logs,
     next_buffer: AtomicU64,
     me: Weak<Engine>,
 }
 
 impl Engine {
-    pub(crate) fn new(path: &str, watch: Option<ParentWatch>) -> Result<Arc<Self>, StartCause> {
+    /// The engine of a root, or of a worker with the parent that it watches and the feed that it logs to.
+    pub(crate) fn new(
+        path: &str,
+        above: Option<(ParentWatch, Arc<FeedWriter>)>,
+    ) -> Result<Arc<Self>, StartCause> {
         let doorbell = Doorbell::create().map_err(StartCause::system)?;
+        let (watch, logs) = match above {
+            Some((watch, writer)) => (Some(watch), Logs::below(writer)),
+            None => (None, Logs::root(&doorbell).map_err(StartCause::system)?),
+        };
         let children = RwLock::new(Children::new().map_err(StartCause::system)?);
         let detached = Arc::new(AtomicU32::new(0));
         Ok(Arc::new_cyclic(|me| Self {
@@ -115,6 +126,7 @@ impl Engine {
             released: Mutex::default(),
             children,
             watch,
+            logs,
             next_buffer: AtomicU64::new(1),
             me: Weak::clone(me),
         }))
@@ -199,9 +211,14 @@ impl Engine {
     ///
     /// `done` is asked under no lock and reads what was published under core.
     pub(crate) fn wait_until(&self, deadline: Option<Instant>, done: &dyn Fn() -> bool) -> bool {
-        if done() {
-            return true;
-        }
+        self.logs.ask();
+        let reached = done() || self.drive_or_sleep(deadline, done);
+        // What was logged before what `done` has seen was written before it.
+        self.logs.replay();
+        reached
+    }
+
+    fn drive_or_sleep(&self, deadline: Option<Instant>, done: &dyn Fn() -> bool) -> bool {
         let _wanted = Wanted::new(self);
         loop {
             if !self.is_claimed()
@@ -299,7 +316,12 @@ impl Engine {
         deadline: Option<Instant>,
         done: &dyn Fn() -> bool,
     ) -> bool {
-        let news = || lines.has_news() || self.pending.load(Ordering::Acquire) || done();
+        let news = || {
+            lines.has_news()
+                || self.pending.load(Ordering::Acquire)
+                || done()
+                || self.logs.has_news()
+        };
         if news() {
             return true;
         }
@@ -320,6 +342,7 @@ impl Engine {
 
     /// One look at everything: takes what the children said, and sends what became ready.
     fn turn(&self, children: &Children, lines: &mut Lines) {
+        self.logs.replay();
         // Acquire: partner of the release in `change`. Loaded first, since a swap costs even when nothing is pending.
         let pending =
             self.pending.load(Ordering::Relaxed) && self.pending.swap(false, Ordering::Acquire);

@@ -73,6 +73,7 @@ mod child;
 mod control;
 mod engine;
 mod incarnation;
+mod logs;
 mod remake;
 mod wire;
 

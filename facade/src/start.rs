@@ -145,6 +145,8 @@ impl Start<'_> {
             .give(segment.map_err(StartCause::system)?)
             .give(bell.map_err(StartCause::system)?)
             .give(board.descriptor().map_err(StartCause::system)?);
+        let feed = self.engine.logs.fds().map_err(StartCause::system)?;
+        let options = feed.into_iter().fold(options, ForkOptions::give);
         board.note(StartPhase::Made);
         let child = self.make(options, seat)?;
         let pid = child.pid().raw().unsigned_abs();
@@ -389,6 +391,8 @@ pub(crate) fn end_children(
         tracing::warn!(worker = ended.name, pid = %ended.pid, cause = %ended.cause, stage = ?ended.stage,
             "a worker had to be ended");
     }
+    // Their last words: nobody below writes any more.
+    engine.logs.replay();
     if closing.survivors.is_empty() {
         return Ok(());
     }

@@ -67,6 +67,8 @@
 
 // Memory that two processes share.
 mod fd_channel;
+#[cfg(not(loom))]
+mod feed;
 mod heap_ring;
 mod segment;
 
@@ -102,6 +104,8 @@ pub use bell::{Doorbell, Key};
 pub use child::ChildEnd;
 pub use events::{ControlId, ControlReply, Event, Staged, SubmitError};
 pub use fd_channel::{FDS_MAX, FdChannel, FdChannelError, FdHeader, FdMessage};
+#[cfg(not(loom))]
+pub use feed::{Feed, FeedWriter, Missed, RECORD_MAX, Told};
 pub use frame::Identity;
 pub use heap_ring::{BLOCK_ALIGN, Block, Blocker, HeapRing, RingError};
 pub use layout::{AttachError, Layout, Side};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lifecycle::{Journal, Lifecycle};
-use mailbox::Segment;
+use mailbox::{FeedWriter, Segment};
 use procfork::ParentWatch;
 use taskgraph::BufferId;
 
@@ -39,9 +39,9 @@ impl NodeWorker {
         seat: &Seat,
         registry: Arc<Registry>,
         spec: &NodeSpec,
-        watch: ParentWatch,
+        above: (ParentWatch, Arc<FeedWriter>),
     ) -> Result<Self, String> {
-        let engine = Engine::new(&seat.path, Some(watch)).map_err(|error| error.to_string())?;
+        let engine = Engine::new(&seat.path, Some(above)).map_err(|error| error.to_string())?;
         Ok(Self {
             path: seat.path.clone(),
             spec: spec.clone(),

@@ -10,10 +10,16 @@ thread_local! {
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Replaces the hook that prints a panic: the parent gets message and place, and decides what to show.
+/// Replaces the hook that prints a panic: it is logged, the parent gets message and place, and decides what to show.
 pub(super) fn remember() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string);
+        tracing::error!(
+            thread = std::thread::current().name(),
+            place = place.as_deref(),
+            "panicked: {}",
+            panic_message(info.payload())
+        );
         PLACE.with(|cell| *cell.borrow_mut() = place);
     }));
 }
@@ -32,5 +38,14 @@ pub(super) fn caught<R>(
             None => message,
         };
         RemoteError::new(FaultKind::Panicked, path, operation, message)
+    })
+}
+
+/// Runs the rest of a child's life; a panic that nobody else catches becomes the error that it ends with.
+pub(super) fn as_last_words(life: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(life)).unwrap_or_else(|payload| {
+        let place = PLACE.with(|cell| cell.borrow_mut().take());
+        let place = place.map_or_else(String::new, |place| format!(" (at {place})"));
+        Err(format!("panicked: {}{place}", panic_message(&*payload)))
     })
 }

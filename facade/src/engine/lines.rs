@@ -330,7 +330,8 @@ impl Lines {
             cause,
             last_words,
         };
-        tracing::warn!(worker = %line.path, pid = line.pid, %cause, "a worker died");
+        let last_words = died.last_words.as_deref();
+        tracing::warn!(worker = %line.path, pid = line.pid, %cause, last_words, "a worker died");
         line.end.poison(mailbox::Cause::PeerDied {
             side: mailbox::Side::Child,
         });

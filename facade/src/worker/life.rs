@@ -165,6 +165,7 @@ impl Worker {
     pub fn tree(&self) -> Result<TreeNode, Error> {
         let started = self.started("show the tree")?;
         let engine = self.engine()?;
+        engine.logs.replay();
         let mut tree = started.tree.lock().clone();
         tree.state = format!("{:?}", self.state()).to_lowercase();
         if let Some(mut lines) = engine.try_lines() {
@@ -205,6 +206,7 @@ impl Worker {
         let Some(started) = self.inner.started.get() else {
             return Vec::new();
         };
+        started.engine.logs.replay();
         // Who drives just now looks for deaths by itself.
         if let Some(mut lines) = started.engine.try_lines() {
             started

@@ -8,6 +8,7 @@ mod support;
 mod buffers;
 mod death;
 mod failures;
+mod logs;
 mod memory;
 mod nested;
 mod runs;
@@ -85,5 +86,11 @@ procfork::testing::tests! {
     nested::a_tree_of_three_levels_runs_orchestrations_below,
     nested::a_failure_two_levels_down_names_where_it_began,
     nested::a_start_that_fails_two_levels_down_leaves_nothing,
+    logs::what_a_worker_logs_is_heard_in_order_with_its_path,
+    logs::workers_two_levels_down_are_heard_too,
+    logs::a_panic_and_a_death_are_heard,
+    logs::a_worker_that_talks_too_much_loses_messages_and_never_waits,
+    logs::a_listener_that_comes_later_is_heard_by_workers,
+    logs::a_spawned_worker_and_its_threads_are_heard,
     texts::errors_read_as_written,
 }

@@ -3,6 +3,7 @@
 mod attach;
 mod channel;
 mod exchange;
+mod feed;
 mod hostile;
 mod messages;
 mod segments;

@@ -1,0 +1,252 @@
+//! A feed: short records from any process of a tree to its root, which no writer ever waits for.
+//!
+//! Tasks and answers go through mailboxes, one parent and one child each. What a process wants to *tell*
+//! (a log line, its last words) has another shape: many writers, one reader, nobody answers, and losing a
+//! record is better than waiting. So a feed is a pipe with a small board beside it.
+//!
+//! ```text
+//!  writer (any process)                 board                    reader (the root)
+//!  wanted? -------------------- load -- wanted <-- store -------- ask_for
+//!  write: pipe, whole or not at all --> told + 1, ring --------> changed? -> read: pipe until empty
+//!         pipe full ------------------> lost + 1, told + 1
+//! ```
+//!
+//! The kernel keeps a write of at most [`RECORD_MAX`] bytes whole and in order whatever else is written or
+//! killed meanwhile, so a record is never half there, and a dead writer leaves nothing to clean up.
+//! A writer costs a load when nobody asks; a reader costs a load while nothing came.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::unistd::{pipe2, read, write};
+
+use crate::bell::Doorbell;
+use crate::segment::{Segment, SegmentError};
+use crate::sync::{OBSERVE, Ordering, PUBLISH};
+use crate::words::Words;
+
+/// The longest record, in bytes: what the kernel keeps whole (`PIPE_BUF`), without the length in front.
+pub const RECORD_MAX: usize = 4096 - LENGTH_BYTES;
+
+const LENGTH_BYTES: usize = 2;
+/// What the pipe holds before records are lost. A hint: where it is refused, the kernel's own size stays.
+const PIPE_BYTES: libc::c_int = 256 << 10;
+/// Bytes of the board's segment.
+const BOARD_BYTES: usize = 4096;
+/// What the reader asks for; written by the reader alone.
+const WANTED: usize = 0;
+/// Records written or lost, and lost; a pair of cache lines away, since writers change them.
+const TOLD: usize = 16;
+const LOST: usize = 17;
+const WORDS: usize = 18;
+
+/// The reader's end, which also makes the writers' ends.
+#[derive(Debug)]
+pub struct Feed {
+    writer: Arc<FeedWriter>,
+    pipe: OwnedFd,
+    /// The lost ones that have been reported.
+    lost: u64,
+    /// The beginning of a record whose rest has not been read.
+    rest: Vec<u8>,
+}
+
+/// A writer's end. Several threads may share it.
+#[derive(Debug)]
+pub struct FeedWriter {
+    segment: Arc<Segment>,
+    board: Words,
+    pipe: OwnedFd,
+    bell: Doorbell,
+}
+
+/// What became of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It is in the pipe.
+    Sent,
+    /// It was too long, the pipe was full, or nobody reads any more. It is counted.
+    Lost,
+}
+
+/// What one reading found beside records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// Records lost since the reading before.
+    pub lost: u64,
+    /// Times that a writer had broken the framing, and everything in the pipe was dropped.
+    pub malformed: u64,
+}
+
+impl Feed {
+    /// A new feed, which rings `bell` for every record.
+    ///
+    /// # Errors
+    ///
+    /// As [`Segment::create`]; [`SegmentError::Os`] when no pipe can be had.
+    pub fn create(bell: &Doorbell) -> Result<Feed, SegmentError> {
+        let segment = Segment::create("feed", BOARD_BYTES)?;
+        let flags = OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        let (pipe, tail) = pipe2(flags).map_err(|errno| SegmentError::Os {
+            call: "pipe2",
+            bytes: 0,
+            source: errno.into(),
+        })?;
+        // Refused where this user has many pipes: fewer records fit then.
+        let _ = fcntl(&tail, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
+        Ok(Feed {
+            writer: Arc::new(FeedWriter::over(segment, tail, bell.clone())?),
+            pipe,
+            lost: 0,
+            rest: Vec::new(),
+        })
+    }
+
+    /// The end that writers get: its descriptors cross to other processes.
+    #[must_use]
+    pub fn writer(&self) -> &Arc<FeedWriter> {
+        &self.writer
+    }
+
+    /// Hands every record that is in the pipe to `each`, in the order of their writes; never blocks.
+    ///
+    /// A record is a claim by its writer. Costs a system call, and one more per 64 KiB.
+    pub fn read(&mut self, mut each: impl FnMut(&[u8])) -> Missed {
+        let lost = self.writer.board.as_slice()[LOST].load(Ordering::Relaxed);
+        let mut missed = Missed {
+            lost: lost.wrapping_sub(self.lost),
+            malformed: 0,
+        };
+        self.lost = lost;
+        let mut chunk = vec![0; 64 << 10];
+        while let Some(n_bytes) = fill(self.pipe.as_fd(), &mut chunk) {
+            self.rest.extend_from_slice(&chunk[..n_bytes]);
+            match split(&self.rest, &mut each) {
+                Some(used) => drop(self.rest.drain(..used)),
+                None => {
+                    // Where the next record begins is not known: all that is there goes.
+                    self.rest.clear();
+                    while fill(self.pipe.as_fd(), &mut chunk).is_some() {}
+                    missed.malformed += 1;
+                }
+            }
+        }
+        missed
+    }
+}
+
+impl FeedWriter {
+    fn over(segment: Segment, pipe: OwnedFd, bell: Doorbell) -> Result<FeedWriter, SegmentError> {
+        let segment = Arc::new(segment);
+        Ok(FeedWriter {
+            board: Words::new(&segment, 0, WORDS)?,
+            segment,
+            pipe,
+            bell,
+        })
+    }
+
+    /// A writer from descriptors that [`FeedWriter::fds`] gave in another process.
+    ///
+    /// # Errors
+    ///
+    /// As [`Segment::from_fd`].
+    pub fn from_fds([board, pipe, bell]: [OwnedFd; 3]) -> Result<FeedWriter, SegmentError> {
+        let segment = Segment::from_fd(board, BOARD_BYTES)?;
+        FeedWriter::over(segment, pipe, Doorbell::from_fd(bell)?)
+    }
+
+    /// The descriptors that another process needs, in the order of [`FeedWriter::from_fds`].
+    #[must_use]
+    pub fn fds(&self) -> [BorrowedFd<'_>; 3] {
+        [self.segment.as_fd(), self.pipe.as_fd(), self.bell.as_fd()]
+    }
+
+    /// Tells all writers what is asked for: a number whose meaning is theirs; 0, as at first, for nothing. For the reader.
+    pub fn ask_for(&self, wanted: u64) {
+        let word = &self.board.as_slice()[WANTED];
+        // Relaxed: a hint that orders nothing. Loaded first, to leave the line in the writers' caches.
+        if word.load(Ordering::Relaxed) != wanted {
+            word.store(wanted, Ordering::Relaxed);
+        }
+    }
+
+    /// What the reader asks for. One load, of a line that stays in this processor's cache.
+    #[inline]
+    #[must_use]
+    pub fn wanted(&self) -> u64 {
+        // Relaxed: a hint, see `ask_for`.
+        self.board.as_slice()[WANTED].load(Ordering::Relaxed)
+    }
+
+    /// How many records were written or lost so far, by all writers: whoever reads looks again when it has changed.
+    /// One load; who has seen a count finds its records in the pipe.
+    #[inline]
+    #[must_use]
+    pub fn told(&self) -> u64 {
+        // Partner of the publishing additions in `write`.
+        self.board.as_slice()[TOLD].load(OBSERVE)
+    }
+
+    /// Writes one record, whole or not at all; never blocks. One system call, and a wake where the reader sleeps.
+    pub fn write(&self, record: &[u8]) -> Told {
+        let board = self.board.as_slice();
+        let sent = self.push(record);
+        if !sent {
+            // Relaxed: ordered by the count below.
+            board[LOST].fetch_add(1, Ordering::Relaxed);
+        }
+        // Partner of the load in `told`: who sees the count finds the record in the pipe.
+        board[TOLD].fetch_add(1, PUBLISH);
+        self.bell.ring();
+        if sent { Told::Sent } else { Told::Lost }
+    }
+
+    fn push(&self, record: &[u8]) -> bool {
+        if record.is_empty() || record.len() > RECORD_MAX {
+            return false;
+        }
+        let mut packet = Vec::with_capacity(LENGTH_BYTES + record.len());
+        packet.extend_from_slice(&(record.len() as u16).to_le_bytes());
+        packet.extend_from_slice(record);
+        loop {
+            match write(&self.pipe, &packet) {
+                Ok(_) => return true,
+                Err(Errno::EINTR) => {}
+                // Full, or the root is gone: nothing that a writer could wait for.
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+/// The next bytes of the pipe; `None` when it is empty now.
+fn fill(pipe: BorrowedFd<'_>, chunk: &mut [u8]) -> Option<usize> {
+    loop {
+        match read(pipe, chunk) {
+            Ok(0) => return None,
+            Ok(n_bytes) => return Some(n_bytes),
+            Err(Errno::EINTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Hands the whole records of `bytes` to `each` and says how many bytes they took; `None` when a length is none.
+fn split(bytes: &[u8], each: &mut impl FnMut(&[u8])) -> Option<usize> {
+    let mut used = 0;
+    while let Some((length, rest)) = bytes[used..].split_first_chunk::<LENGTH_BYTES>() {
+        let length = usize::from(u16::from_le_bytes(*length));
+        if length == 0 || length > RECORD_MAX {
+            return None;
+        }
+        let Some(record) = rest.get(..length) else {
+            break;
+        };
+        each(record);
+        used += LENGTH_BYTES + length;
+    }
+    Some(used)
+}
