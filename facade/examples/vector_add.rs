@@ -10,12 +10,16 @@
     reason = "an example talks to its user"
 )]
 
+use std::error::Error;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
 use facade::{
-    Args, ChipArgs, ChipCallable, ChipOrchestrator, Error, Kernel, KernelContext, KernelError,
+    Args, ChipArgs, ChipCallable, ChipOrchestrator, Kernel, KernelContext, KernelError, Observe,
     OrchestrationError, Platform, TaskResult, Worker, args, core_args, on,
 };
 
@@ -35,6 +39,9 @@ struct Options {
     /// How often to repeat the run; the time per task is that of the fastest.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// Writes what each worker did when, as JSON for Perfetto and Chromium's trace viewer.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 /// What a chip runs: an orchestration that submits one core task.
@@ -92,7 +99,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &Options) -> Result<(), Error> {
+fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
     let node = Worker::node()
         .platform(options.platform)
@@ -101,6 +108,9 @@ fn run(options: &Options) -> Result<(), Error> {
         .build()?;
     let vector_add = node.register_chip(&VECTOR_ADD)?;
     let check = node.register_fn("check", check)?;
+    if options.trace.is_some() {
+        node.observe(Observe::Trace)?;
+    }
     node.init()?;
     println!(
         "{}started in {:.1} ms\n",
@@ -166,5 +176,17 @@ fn run(options: &Options) -> Result<(), Error> {
         fastest * 1e6,
         fastest * 1e6 / n_tasks as f64
     );
-    node.close()
+    if let Some(path) = &options.trace {
+        write_trace(&node, path)?;
+        println!("{}the trace is in {}", node.stats()?, path.display());
+    }
+    Ok(node.close()?)
+}
+
+fn write_trace(node: &Worker, path: &Path) -> Result<(), Box<dyn Error>> {
+    let trace = node.take_trace()?;
+    let failed = |error| format!("failed to write the trace {}: {error}", path.display());
+    let file = File::create(path).map_err(failed)?;
+    trace.write_json(BufWriter::new(file)).map_err(failed)?;
+    Ok(())
 }

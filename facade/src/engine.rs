@@ -35,6 +35,7 @@
 
 mod core;
 mod lines;
+mod observer;
 mod probe;
 mod run;
 

@@ -30,6 +30,8 @@
 //!   registered once and named by a [`Handle`].
 //! - **Runs**: [`Orchestrator`] submits tasks with [`args`] to a [`Target`] ([`on`], [`any`]); [`RunHandle`] waits.
 //! - **Data**: [`Buffer`] and its [`View`]s are shared by every process, [`DeviceBuffer`] lives on one chip.
+//! - **What it does**: [`Worker::stats`], [`Worker::observe`] and [`Worker::take_trace`]; what workers log reaches your
+//!   own `tracing` subscriber.
 //! - **What goes wrong**: [`Error`], with the first cause, the worker's path, and the exact end of a process.
 //!
 //! # What it promises
@@ -74,6 +76,7 @@ mod control;
 mod engine;
 mod incarnation;
 mod logs;
+mod observe;
 mod remake;
 mod wire;
 
@@ -92,6 +95,7 @@ pub use error::{
     ArgError, BufferError, CallableError, CloseError, ConfigError, Error, MemoryError, Name,
     RunError, StartCause, StartError, StateError, SubmitError, TaskCause, WorkerDied,
 };
+pub use observe::{Histogram, Observe, Stats, TaskTrace, Trace, WorkerLoad};
 pub use orchestrator::{Orchestrator, Target, TaskHandle, any, on};
 pub use progress::{StartPhase, StartProgress};
 pub use run_handle::RunHandle;

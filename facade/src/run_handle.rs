@@ -31,6 +31,10 @@ impl RunHandle {
         Self { engine, cell }
     }
 
+    pub(crate) fn span(&self) -> tracing::Span {
+        self.cell.span()
+    }
+
     /// Whether the run is over.
     #[must_use]
     pub fn is_done(&self) -> bool {

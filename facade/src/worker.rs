@@ -1,6 +1,7 @@
 //! The worker: registers callables, starts its tree, runs graphs, closes.
 
 mod life;
+mod watch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -355,7 +356,9 @@ impl Worker {
         cell.keep(lease);
         let handle = RunHandle::new(Arc::clone(&started.engine), cell);
         let mut orchestrator = Orchestrator::new(&started.engine, &started.plan, run);
-        let built = build(&started.engine, run, || orchestration(&mut orchestrator));
+        let inside = handle.span();
+        let built =
+            inside.in_scope(|| build(&started.engine, run, || orchestration(&mut orchestrator)));
         if let Err(error) = built {
             // What had started is waited for; how it ended does not matter any more.
             let _ = handle.wait();
@@ -417,6 +420,7 @@ pub(crate) fn run_on<R>(
 ) -> Result<R, Error> {
     begin_build(engine)?;
     let (run, cell) = engine.core().begin_run(Waiting::Attended);
+    let _inside = cell.span().entered();
     let mut orchestrator = Orchestrator::new(engine, plan, run);
     let built = build(engine, run, || orchestration(&mut orchestrator));
     engine.wait_until(None, &|| cell.is_done());

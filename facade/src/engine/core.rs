@@ -8,15 +8,18 @@ use hashbrown::HashMap;
 use provenance::{Table, WorkerRef};
 use smallvec::SmallVec;
 use taskgraph::{
-    Effect, Failure, Limits, RunId, RunOutcome, RunStatus, Scheduler, TaskEnd, TaskId, TaskSpec,
-    WorkerId,
+    Dispatch, Effect, Failure, Limits, RunId, RunOutcome, RunStatus, Scheduler, TaskEnd, TaskId,
+    TaskSpec, WorkerId,
 };
+use tracing::Span;
+use tracing::field::Empty;
 
 use crate::buffer::{BufferCore, Use};
 use crate::control::{ControlReply, ControlRequest};
 use crate::error::{Name, RunError, TaskCause, WorkerDied};
 use crate::wire::Payload;
 
+use super::observer::Observer;
 use super::run::RunCell;
 
 /// A task to be submitted: what the graph is told, and what it is not.
@@ -74,6 +77,10 @@ pub(crate) struct TaskRecord {
     pub(crate) callable: Name,
     pub(crate) payloads: SmallVec<[Payload; 1]>,
     pub(crate) holds: Holds,
+    /// When it was submitted, where tasks are watched.
+    pub(super) submitted_ns: Option<u64>,
+    /// Open from the submit to the end.
+    span: Span,
 }
 
 /// Why a task failed, and where.
@@ -166,6 +173,7 @@ pub(crate) struct Core {
     pub(crate) sleepers: u32,
     /// Something that somebody may wait for has happened.
     progress: bool,
+    pub(crate) observer: Observer,
 }
 
 impl Core {
@@ -184,6 +192,7 @@ impl Core {
             jobs: Vec::new(),
             sleepers: 0,
             progress: false,
+            observer: Observer::new(),
         }
     }
 
@@ -191,7 +200,9 @@ impl Core {
     /// advanced by the background driver too.
     pub(crate) fn begin_run(&mut self, waiting: Waiting) -> (RunId, Arc<RunCell>) {
         let run = self.graph.begin_run();
-        let cell = Arc::new(RunCell::default());
+        self.observer.run_begun();
+        let span = tracing::info_span!("run", worker = %self.path, run = run.0);
+        let cell = Arc::new(RunCell::new(span));
         self.runs.insert(run, (Arc::clone(&cell), waiting));
         self.count_detached(waiting, 1);
         (run, cell)
@@ -222,10 +233,13 @@ impl Core {
             holds,
             ..
         } = task;
+        let span = tracing::debug_span!("task", %callable, task = id.slot, worker = Empty);
         self.tasks[slot] = Some(TaskRecord {
             callable,
             payloads,
             holds,
+            submitted_ns: self.observer.submitted(),
+            span,
         });
         self.settle();
         Ok(id)
@@ -252,6 +266,16 @@ impl Core {
     /// The record of a live task.
     pub(crate) fn task(&self, task: TaskId) -> Option<&TaskRecord> {
         self.tasks.get(task.slot as usize)?.as_ref()
+    }
+
+    /// A task lies in its worker's mailbox.
+    pub(super) fn note_sent(&mut self, dispatch: &Dispatch, worker: &Name) {
+        let Some(Some(record)) = self.tasks.get(dispatch.task.slot as usize) else {
+            return;
+        };
+        record.span.record("worker", &**worker);
+        let callable = &record.callable;
+        self.observer.sent(dispatch, callable, record.submitted_ns);
     }
 
     /// Keeps why a task failed; the first cause stays.
@@ -328,6 +352,7 @@ impl Core {
 
     fn lose(&mut self, worker: WorkerId, path: Name, cause: TaskCause) {
         self.losses.entry(worker).or_insert((path, cause));
+        self.observer.lost(worker.0 as usize);
         self.losing = Some(worker);
         // An error says that it was lost before.
         let _ = self.graph.worker_lost(worker);
@@ -381,6 +406,7 @@ impl Core {
             TaskEnd::Failed(Failure::NoWorker) => self.note_loss(task, self.losing),
             _ => {}
         }
+        self.observer.ended(end);
         // What the task held is given back before anybody can see that its run is over.
         self.tasks[task.slot as usize] = None;
     }
@@ -390,6 +416,7 @@ impl Core {
         if let Some((cell, waiting)) = self.runs.remove(&run) {
             self.count_detached(waiting, -1);
             if let Some(RunStatus::Done(outcome)) = status {
+                self.observer.run_ended(outcome.is_ok());
                 cell.finish(self.run_result(&outcome));
             }
         }

@@ -195,7 +195,7 @@ impl Lines {
         let line = &mut self.all[index];
         loop {
             match line.end.poll() {
-                Ok(Some(event)) => take_event(event, &line.path, core),
+                Ok(Some(event)) => take_event(event, index, &line.path, core),
                 Ok(None) => break,
                 Err(poisoned) => return self.give_up(index, &poisoned.to_string(), core),
             }
@@ -261,7 +261,10 @@ impl Lines {
         let index = dispatch.worker.0 as usize;
         let line = &mut self.all[index];
         match line.send(core, dispatch) {
-            Ok(()) => self.owing |= 1 << index,
+            Ok(()) => {
+                self.owing |= 1 << index;
+                core.note_sent(dispatch, &line.path);
+            }
             Err(reason) => self.failed_sends.push((*dispatch, reason)),
         }
     }
@@ -357,9 +360,10 @@ impl Lines {
     }
 }
 
-fn take_event(event: Event<'_>, path: &Name, core: &mut Core) {
+fn take_event(event: Event<'_>, line: usize, path: &Name, core: &mut Core) {
     match event {
         Event::Accepted(identity) => {
+            core.observer.accepted(line, DispatchId(identity.dispatch));
             // An error says that the run has been given up meanwhile.
             let _ = core.graph.accepted(DispatchId(identity.dispatch));
         }
@@ -378,8 +382,11 @@ fn take_event(event: Event<'_>, path: &Name, core: &mut Core) {
                     taskgraph::Outcome::Failed
                 }
             };
+            let dispatch = DispatchId(identity.dispatch);
+            let is_ok = outcome == taskgraph::Outcome::Ok;
+            core.observer.done(line, dispatch, is_ok);
             // An error says that the worker was declared lost meanwhile.
-            let _ = core.graph.completed(DispatchId(identity.dispatch), outcome);
+            let _ = core.graph.completed(dispatch, outcome);
         }
     }
 }

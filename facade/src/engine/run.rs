@@ -6,20 +6,39 @@ use std::task::Waker;
 
 use lifecycle::OwnedLease;
 use parking_lot::Mutex;
+use tracing::Span;
 
 use crate::error::{Error, RunError};
 
 /// What becomes of a run: nothing yet, or its one outcome for ever.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RunCell {
     outcome: OnceLock<Result<(), RunError>>,
     done: AtomicBool,
     wakers: Mutex<Vec<Waker>>,
     /// Keeps the worker from being torn down under the run, whether or not somebody waits for it.
     lease: Mutex<Option<OwnedLease<Error>>>,
+    /// Open until the run is over.
+    span: Mutex<Span>,
 }
 
 impl RunCell {
+    /// A run that goes on, shown by `span`.
+    pub(crate) fn new(span: Span) -> Self {
+        Self {
+            outcome: OnceLock::new(),
+            done: AtomicBool::new(false),
+            wakers: Mutex::default(),
+            lease: Mutex::default(),
+            span: Mutex::new(span),
+        }
+    }
+
+    /// What happens while its graph is built is inside of it.
+    pub(crate) fn span(&self) -> Span {
+        self.span.lock().clone()
+    }
+
     /// Whether the run is over. One load; for wait loops.
     pub(crate) fn is_done(&self) -> bool {
         // Acquire: partner of the release in `finish`, so that the outcome is seen.
@@ -46,6 +65,7 @@ impl RunCell {
         };
         wakers.into_iter().for_each(Waker::wake);
         drop(self.lease.lock().take());
+        *self.span.lock() = Span::none();
     }
 
     /// Wakes `waker` when the run is over; false when it is over already.

@@ -15,6 +15,7 @@ mod runs;
 mod settings;
 mod start;
 mod texts;
+mod watching;
 
 procfork::testing::tests! {
     start::a_tree_is_ready_when_init_returns,
@@ -92,5 +93,8 @@ procfork::testing::tests! {
     logs::a_worker_that_talks_too_much_loses_messages_and_never_waits,
     logs::a_listener_that_comes_later_is_heard_by_workers,
     logs::a_spawned_worker_and_its_threads_are_heard,
+    watching::counters_count_what_happened,
+    watching::a_trace_has_every_task_in_its_worker_and_its_times_in_order,
+    watching::a_task_that_dies_with_its_worker_is_in_the_trace_as_failed,
     texts::errors_read_as_written,
 }
