@@ -33,9 +33,6 @@ fn main() {
     if wanted("task_in_run_2") {
         measures.push(two_workers());
     }
-    if wanted("tree_start_ms") {
-        measures.push(tree_start());
-    }
     if wanted("idle_cpu_percent") {
         measures.push(idle_cpu());
     }
@@ -188,52 +185,6 @@ fn two_workers() -> Value {
         "ns",
         Some(("task_in_run", median(&mut ones))),
     )
-}
-
-/// The start of a tree of 16 sub workers, beside a bare loop of forks whose children set a word each.
-fn tree_start() -> Value {
-    let (mut trees, mut loops) = (vec![], vec![]);
-    for _ in 0..9 {
-        let start = Instant::now();
-        let (node, _) = node(16);
-        trees.push(start.elapsed().as_secs_f64() * 1e3);
-        node.close().expect("everything has ended");
-        loops.push(bare_loop());
-    }
-    measure(
-        "tree_start_ms",
-        trees,
-        "ms",
-        Some(("fork_loop_ms", median(&mut loops))),
-    )
-}
-
-fn bare_loop() -> f64 {
-    let start = Instant::now();
-    let words = mailbox::Segment::create("words", 16 * 64).expect("shared memory");
-    let words = &words;
-    let children: Vec<Child> = (0..16)
-        .map(|i| {
-            let set = move |context: procfork::ChildContext| {
-                words.write_at(i * 64, &[1]).expect("a place of its own");
-                let _ = context.parent.wait_gone(None);
-            };
-            procfork::fork(ForkOptions::new("bare"), set).expect("one thread")
-        })
-        .collect();
-    let mut word = [0];
-    for i in 0..16 {
-        while word[0] == 0 {
-            words
-                .read_at(i * 64, &mut word)
-                .expect("a place of its own");
-            std::thread::yield_now();
-        }
-        word[0] = 0;
-    }
-    let elapsed = start.elapsed().as_secs_f64() * 1e3;
-    drop(children);
-    elapsed
 }
 
 /// What 16 idle children and their parent use of one core, over five seconds.
