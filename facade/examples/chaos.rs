@@ -20,8 +20,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use facade::{ChipArgs, ChipCallable, ChipOrchestrator, Error, Kernel, KernelContext, KernelError};
-use facade::{OrchestrationError, Worker, WorkerBuilder, any, args, core_args, on};
+use facade::{
+    Args, ChipArgs, ChipCallable, ChipOrchestrator, Error, Kernel, KernelContext, KernelError,
+    OrchestrationError, Orchestrator, StartMode, TaskResult, Worker, WorkerBuilder, any, args,
+    core_args, on,
+};
 use mailbox::Segment;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -81,50 +84,91 @@ fn increment(cx: &mut KernelContext<'_>) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// A tree of a random shape: two to four levels, a few processes each.
-fn shape(random: &mut Random, levels: u64) -> WorkerBuilder {
+/// The most processes of a tree, the root included.
+const PROCESSES_MAX: u64 = 64;
+
+/// A tree of a random shape: one to three levels of workers above the leaves, of at most `room` processes.
+///
+/// Most trees are small, so that a minute holds many rounds; one in eight may use all of the room.
+fn shape(random: &mut Random, levels: u64, room: u64, mode: StartMode) -> WorkerBuilder {
+    let leaves = random.below(if room > 16 { 12 } else { 3 });
+    let chips = 1 + random.below(2.min(room.saturating_sub(2)).max(1));
+    let subs = (1 + leaves).min(room.saturating_sub(1 + chips)).max(1);
     let mut builder = Worker::node()
-        .chips(1 + random.below(2) as u32)
-        .sub_workers(1 + random.below(3) as u32)
+        .chips(chips as u32)
+        .sub_workers(subs as u32)
+        .start_mode(mode)
         .grace(Duration::from_millis(200))
         .start_timeout(PATIENCE / 2)
         .close_timeout(PATIENCE / 2);
-    if levels > 1 {
-        for i in 0..1 + random.below(2) {
-            builder = builder.worker(shape(random, levels - 1).name(format!("w{i}")));
+    // A worker below is at least itself and a leaf of each kind.
+    let mut left = room.saturating_sub(1 + chips + subs);
+    let wanted = 1 + random.below(if room > 16 { 5 } else { 2 });
+    for i in 0..wanted {
+        let share = left / (wanted - i);
+        if levels > 1 && share >= 3 {
+            builder = builder.worker(shape(random, levels - 1, share, mode).name(format!("w{i}")));
+            left -= share;
         }
     }
     builder
 }
 
+/// What a tree is: drawn by the parent, so that it can say what failed.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    seed: u64,
+    levels: u64,
+    room: u64,
+    mode: StartMode,
+}
+
+impl Plan {
+    fn draw(random: &mut Random) -> Self {
+        let seed = random.below(u64::MAX);
+        let levels = 1 + random.below(3);
+        let mode = [StartMode::Fork, StartMode::Spawn][random.below(2) as usize];
+        // The program is started again for each process of a spawned tree, which costs milliseconds.
+        let room = match random.below(8) {
+            0 => PROCESSES_MAX,
+            _ => 4 + random.below(10),
+        };
+        Self {
+            seed,
+            levels,
+            room,
+            mode,
+        }
+    }
+}
+
+fn touch(args: &Args) -> TaskResult {
+    args.output::<u32>(0)?.iter_mut().for_each(|x| *x += 1);
+    Ok(())
+}
+
+/// Finds what it submits by name, as a spawned worker must.
+fn below(orch: &mut Orchestrator<'_>, list: &Args) -> Result<(), Error> {
+    let (touch, increment) = (orch.function("touch")?, orch.chip("increment")?);
+    orch.submit_sub(&touch, args().inout(&list.tensor(0)?))?;
+    orch.submit_next_level(&increment, args().inout(&list.tensor(1)?), any())
+        .map(drop)
+}
+
 /// What the root does: start, run, close. Every operation ends well or with a typed error.
-fn root(mut random: Random, phase: &Segment) -> Result<(), Error> {
+fn root(plan: Plan, phase: &Segment) -> Result<(), Error> {
     let publish = |value: u8| phase.write_at(0, &[value]).expect("a byte of its own");
-    let levels = 1 + random.below(3);
-    let node = shape(&mut random, levels).build()?;
-    let sub = node.register_fn("touch", |args| {
-        args.output::<u32>(0)?.iter_mut().for_each(|x| *x += 1);
-        Ok(())
-    })?;
+    let mut random = Random(plan.seed);
+    let node = shape(&mut random, plan.levels, plan.room, plan.mode).build()?;
+    let has_workers = !node.config().workers.is_empty();
+    let sub = node.register_fn("touch", touch)?;
     let chip = node.register_chip(&INCREMENT)?;
-    let below = (levels > 1).then(|| {
-        let (sub, chip) = (sub.clone(), chip.clone());
-        node.register_orchestration("below", move |orch, a| {
-            orch.submit_sub(&sub, args().inout(&a.tensor(0)?))?;
-            orch.submit_next_level(&chip, args().inout(&a.tensor(1)?), any())
-                .map(drop)
-        })
-    });
+    let below = has_workers.then(|| node.register_orchestration("below", below));
     let below = below.transpose()?;
     publish(1);
     node.init()?;
     publish(2);
-    let first_below = node
-        .tree()?
-        .children
-        .iter()
-        .filter(|child| child.device.is_some())
-        .count() as u32;
+    let first_below = node.config().devices.len() as u32;
     let memory = node.malloc::<f32>(0, 4096);
     for _ in 0..4 + random.below(16) {
         let (x, y) = (node.buffer::<u32>(1000)?, node.buffer::<f32>(5000)?);
@@ -151,6 +195,8 @@ fn root(mut random: Random, phase: &Segment) -> Result<(), Error> {
 
 /// What a round found.
 struct Round {
+    plan: Plan,
+    processes: usize,
     phase: usize,
     gone: Duration,
     left: Vec<String>,
@@ -158,13 +204,12 @@ struct Round {
 
 fn round(random: &mut Random) -> Round {
     let phase = Segment::create("phase", 1).expect("shared memory");
-    let seed = random.below(u64::MAX);
+    let plan = Plan::draw(random);
     let options = ForkOptions::new("root");
-    let child = procfork::fork(options, |_context| root(Random(seed), &phase)).expect("one thread");
-    // From before the first fork to after the close, with more weight on the start.
-    let scale = random.below(19);
-    let delay = Duration::from_micros(random.below(1 << scale));
-    std::thread::sleep(delay);
+    let child = procfork::fork(options, |_context| root(plan, &phase)).expect("one thread");
+    await_phase(&child, &phase, random.below(PHASES.len() as u64) as u8);
+    let scale = random.below(14);
+    std::thread::sleep(Duration::from_micros(random.below(1 << scale)));
     let mut byte = [0];
     phase.read_at(0, &mut byte).expect("one byte");
     let victims = procfork::descendants(child.pid()).unwrap_or_default();
@@ -174,7 +219,8 @@ fn round(random: &mut Random) -> Round {
     strike(Pid::from_raw(victim.raw()), random.below(4));
     let mut left = Vec::new();
     if victim != child.pid() && child.wait(Instant::now() + PATIENCE).is_err() {
-        left.push("the root hangs".to_owned());
+        let below = procfork::descendants(child.pid()).unwrap_or_default();
+        left.push(format!("the root hangs, above {below:?}"));
     }
     let ended = child.wait(Instant::now() + PATIENCE);
     if let (Ok(cause), true) = (&ended, victim != child.pid())
@@ -190,9 +236,21 @@ fn round(random: &mut Random) -> Round {
         root_ended
     };
     Round {
+        plan,
+        processes: 1 + victims.len(),
         phase: usize::from(byte[0]).min(4),
         gone: since.elapsed(),
         left,
+    }
+}
+
+/// Waits until the root has come so far, or has ended before.
+fn await_phase(root: &Child, phase: &Segment, wanted: u8) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut byte = [0];
+    while byte[0] < wanted && matches!(root.try_wait(), Ok(None)) && Instant::now() < deadline {
+        std::thread::yield_now();
+        phase.read_at(0, &mut byte).expect("one byte");
     }
 }
 
@@ -245,6 +303,7 @@ fn main() -> ExitCode {
     let mut random = Random(options.seed);
     let end = Instant::now() + Duration::from_secs(options.seconds);
     let (mut rounds, mut failed, mut worst) = (0_u32, 0_u32, Duration::ZERO);
+    let (mut spawned, mut largest) = (0_u32, 0);
     let mut by_phase: BTreeMap<usize, u32> = BTreeMap::new();
     let before = holdings();
     while Instant::now() < end {
@@ -252,6 +311,8 @@ fn main() -> ExitCode {
         rounds += 1;
         *by_phase.entry(round.phase).or_default() += 1;
         worst = worst.max(round.gone);
+        spawned += u32::from(round.plan.mode == StartMode::Spawn);
+        largest = largest.max(round.processes);
         let mut left = round.left;
         if holdings() != before {
             left.push(format!(
@@ -262,8 +323,9 @@ fn main() -> ExitCode {
         if !left.is_empty() {
             failed += 1;
             eprintln!(
-                "round {rounds} of seed {}: {}",
+                "round {rounds} of seed {}, {:?}: {}",
                 options.seed,
+                round.plan,
                 left.join("; ")
             );
         }
@@ -271,6 +333,10 @@ fn main() -> ExitCode {
     println!(
         "{rounds} rounds, seed {}; {failed} left something behind",
         options.seed
+    );
+    println!(
+        "{} trees by fork, {spawned} by spawn, up to {largest} processes when they were struck",
+        rounds - spawned
     );
     for (phase, kills) in by_phase {
         println!("{kills:>6} kills {}", PHASES[phase]);

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mailbox::{Segment, SegmentError};
 use nix::time::{ClockId, clock_gettime};
@@ -168,6 +168,7 @@ pub(crate) struct Watcher<'a> {
     /// The paths of the subtree, in the order of their slots.
     paths: Vec<String>,
     began: u64,
+    looked: Instant,
     told: BTreeSet<(usize, StartPhase)>,
     tell: &'a mut dyn FnMut(&StartProgress),
 }
@@ -182,13 +183,22 @@ impl<'a> Watcher<'a> {
             board,
             paths,
             began: now(),
+            looked: Instant::now(),
             told: BTreeSet::new(),
             tell,
         }
     }
 
+    /// As [`Watcher::look`], if the last one is that long ago.
+    pub(crate) fn look_after(&mut self, period: Duration) {
+        if self.looked.elapsed() >= period {
+            self.look();
+        }
+    }
+
     /// Tells what was reached since the last look, in the order of time.
     pub(crate) fn look(&mut self) {
+        self.looked = Instant::now();
         let mut news = Vec::new();
         for slot in 0..self.paths.len() {
             for phase in StartPhase::ALL {

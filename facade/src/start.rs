@@ -2,8 +2,9 @@
 //!
 //! 1. For each child: a mailbox, a descriptor channel, a fork. Each is journalled as soon as it exists, so that a
 //!    failure at any point is rolled back by the same steps that a close runs.
-//! 2. Every child is sent `Init` with the time that is left. It brings up what is below and around it, in parallel with
-//!    its siblings, and answers with its subtree, or with the first cause and its place.
+//! 2. It is sent `Init` with the time that is left, at once: it finds the request when it comes to wait for one, so that
+//!    nobody sleeps or is woken for it. It brings up what is below and around it, while its siblings are still being
+//!    made, and answers with its subtree, or with the first cause and its place.
 //! 3. The worker is ready when all have answered. The first failure ends the wait; the others are ended with the tree.
 //!
 //! The same code starts the root and every worker below it.
@@ -31,7 +32,7 @@ use crate::tree_plan::{PAYLOAD_MAX, Plan, slot_offset};
 const TASK_BYTES: usize = 1024 - 32;
 /// Room of a control frame; a subtree's description may be longer and spills.
 const CONTROL_BYTES: usize = 4096 - 32;
-/// How often a waiting start looks whether it was cancelled.
+/// How often a start looks whether it was cancelled, and what its caller should be told.
 const CANCEL_PERIOD: Duration = Duration::from_millis(20);
 
 /// A worker whose children are ready.
@@ -61,16 +62,18 @@ impl Start<'_> {
         let began = Instant::now();
         let path = Arc::clone(self.engine.path());
         self.end_children_in(journal);
+        let mut jobs = Vec::new();
         for (index, (kind, child_path)) in self.plan.lines(&path).into_iter().enumerate() {
             if (self.cancelled)() {
                 return Err(self.error(&path, StartCause::Cancelled));
             }
             self.fork_child(index, kind, &child_path)?;
-            self.look();
+            jobs.push(self.ask(index));
+            self.look_if_due();
         }
         self.board.note(StartPhase::ChildrenMade);
         tracing::debug!(worker = %path, elapsed = ?began.elapsed(), "forked all children");
-        let children = self.bring_up();
+        let children = self.bring_up(&jobs);
         if children.is_ok() {
             self.board.note(StartPhase::Ready);
         }
@@ -171,9 +174,7 @@ impl Start<'_> {
             // Dropping the old child reaps it.
             drop(old.and_then(|pid| children.remove(pid)));
         }
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        let job = Job::new(index, ControlRequest::Init { left });
-        self.engine.post(std::slice::from_ref(&job));
+        let job = self.ask(index);
         self.engine
             .wait_until(Some(self.deadline), &|| job.is_done());
         let node = self.subtree(&job)?;
@@ -250,6 +251,13 @@ impl Start<'_> {
         }
     }
 
+    /// Tells the caller what is new, unless that was done a moment ago: a look costs a few loads for each worker.
+    fn look_if_due(&self) {
+        if let Some(watcher) = &self.watcher {
+            watcher.borrow_mut().look_after(CANCEL_PERIOD);
+        }
+    }
+
     /// Tells the caller what is new.
     fn look(&self) {
         if let Some(watcher) = &self.watcher {
@@ -275,29 +283,31 @@ impl Start<'_> {
         }
     }
 
-    /// Sends `Init` to all and waits for the first failure or the last success.
-    fn bring_up(&self) -> Result<Vec<TreeNode>, Error> {
+    /// Sends `Init` to the child on line `index`, which finds it when it comes to wait for a request.
+    fn ask(&self, index: usize) -> Arc<Job> {
         let left = self.deadline.saturating_duration_since(Instant::now());
-        let n_lines = self.engine.lines().all.len();
-        let jobs: Vec<Arc<Job>> = (0..n_lines)
-            .map(|line| Job::new(line, ControlRequest::Init { left }))
-            .collect();
+        let job = Job::new(index, ControlRequest::Init { left });
+        self.engine.post(std::slice::from_ref(&job));
+        job
+    }
+
+    /// Waits for the first failure or the last success.
+    fn bring_up(&self, jobs: &[Arc<Job>]) -> Result<Vec<TreeNode>, Error> {
         let over = || jobs.iter().all(|job| job.is_done()) || jobs.iter().any(|job| failed(job));
-        self.engine.post(&jobs);
         while !over() {
             let until = self.deadline.min(Instant::now() + CANCEL_PERIOD);
             self.engine.wait_until(Some(until), &over);
-            self.look();
+            self.look_if_due();
             if (self.cancelled)() {
                 return Err(self.error(self.engine.path(), StartCause::Cancelled));
             }
             if Instant::now() >= self.deadline && !over() {
-                return Err(self.late(&jobs));
+                return Err(self.late(jobs));
             }
         }
         // One that failed says why; the others may not have answered yet.
         if let Some(job) = jobs.iter().find(|job| failed(job)) {
-            return Err(self.subtree(job).err().unwrap_or_else(|| self.late(&jobs)));
+            return Err(self.subtree(job).err().unwrap_or_else(|| self.late(jobs)));
         }
         jobs.iter().map(|job| self.subtree(job)).collect()
     }

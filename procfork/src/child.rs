@@ -176,7 +176,7 @@ impl Child {
     /// The word that the kernel marks first when the child dies, long before the pidfd becomes
     /// readable if the child has much memory. For waiters that sleep on futex words.
     pub fn death_word(&self) -> DeathWord<'_> {
-        DeathWord::new(self.page.word(), self.pid)
+        DeathWord::new(self.page.parents_word(), self.pid)
     }
 
     /// What the child left to say: the error that its function returned, the message of its panic,

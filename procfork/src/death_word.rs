@@ -6,9 +6,10 @@
 //! that it walks the list of *robust futexes* that the dying threads own, sets
 //! `FUTEX_OWNER_DIED` in each and wakes a waiter: some 0.1 ms after the kill, whatever the size.
 //!
-//! So every process of a tree owns one such word, in a page that its parent made and that its
-//! children have mapped. It is on the thread's list because the C library put it there: it is the
-//! lock word of a robust process-shared mutex, locked once and never unlocked.
+//! So every process of a tree owns two such words, in a page that its parent made: one that its
+//! children watch, and one that its parent watches. They are on the thread's list because the C
+//! library put them there: each is the lock word of a robust process-shared mutex, locked once and
+//! never unlocked.
 //!
 //! # How a waiter uses it
 //!
@@ -30,9 +31,10 @@
 //!
 //! # What it does not promise
 //!
-//! It is a notice, not the truth. A waiter that is woken first and killed before it could wake the
-//! others leaves them to the layers below (the parent-death signal, the check of the parent's
-//! pid). The word is tied to one *thread*, the main thread, or the keeper thread in a program
+//! It is a notice, not the truth. A child that is woken first and killed before it could wake its
+//! siblings leaves them to the layers below (the parent-death signal, the check of the parent's
+//! pid). The parent has no such layer, which is why it has a word of its own: there it is the only
+//! process that waits. The word is tied to one *thread*, the main thread, or the keeper thread in a program
 //! that started children from elsewhere: if a program ends its main thread with `pthread_exit`
 //! and goes on, its children take it for dead, as the parent-death signal would. `exec` by the
 //! owner counts as its end too. The word of a [`Child`](crate::Child) reads [`Armed::Unborn`]
@@ -77,6 +79,14 @@ impl<'a> DeathWord<'a> {
     pub fn owner_died(&self) -> bool {
         // Relaxed: nothing else is read on the strength of it.
         self.word.load(Ordering::Relaxed) & OWNER_DIED != 0
+    }
+
+    /// Whether the owner has come up far enough to own the word. Before that, its death does not show here: ask
+    /// [`Child::try_wait`](crate::Child::try_wait). One relaxed load.
+    #[inline]
+    pub fn is_born(&self) -> bool {
+        let seen = self.word.load(Ordering::Relaxed);
+        seen & OWNER_DIED != 0 || seen & OWNER == self.owner.raw().cast_unsigned()
     }
 
     /// Asks the kernel to wake waiters of this word when the owner dies, and says what value to

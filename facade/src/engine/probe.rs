@@ -41,8 +41,12 @@ impl<'a> TreeProbe<'a> {
         })
     }
 
+    /// A child that dies before it owns its death word is known to the kernel only. Starts wait in short slices, so that
+    /// this is asked soon enough.
     fn is_dead(child: &procfork::Child, ask_kernel: bool) -> bool {
-        child.death_word().owner_died() || (ask_kernel && !matches!(child.try_wait(), Ok(None)))
+        let word = child.death_word();
+        let ask_kernel = ask_kernel || !word.is_born();
+        word.owner_died() || (ask_kernel && !matches!(child.try_wait(), Ok(None)))
     }
 }
 

@@ -289,3 +289,61 @@ pub(crate) fn a_stopped_worker_does_not_block_the_close() {
     node.close().unwrap();
     assert!(pids.iter().all(|pid| !is_alive(*pid)));
 }
+
+/// The state letter of a process or of a thread, from its `stat` file.
+fn state_in(stat: &str) -> char {
+    let text = fs::read_to_string(stat).unwrap_or_default();
+    let rest = text.rsplit(')').next().unwrap_or("").trim();
+    rest.chars().next().unwrap_or('X')
+}
+
+/// Waits until every thread of this process but the calling one sleeps.
+fn await_idle_threads() {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let me = nix::unistd::gettid().to_string();
+    let all_sleep = || {
+        let threads = fs::read_dir("/proc/self/task").unwrap().flatten();
+        let mut others = threads.filter(|thread| thread.file_name().to_str() != Some(&me));
+        others.all(|thread| state_in(thread.path().join("stat").to_str().unwrap()) == 'S')
+    };
+    // A spinning driver may be seen asleep for a moment; one that stays asleep is parked.
+    let mut seen = 0;
+    while seen < 100 {
+        seen = if all_sleep() { seen + 1 } else { 0 };
+        assert!(Instant::now() < deadline, "the driver never slept");
+        std::thread::yield_now();
+    }
+}
+
+pub(crate) fn a_death_wakes_the_driver_that_is_parked() {
+    let dir = directory();
+    let gate = crate::support::Gate::new(dir.path(), "never");
+    let root = builder(0, 1)
+        .worker(builder(0, 1).name("below"))
+        .name("root")
+        .build()
+        .unwrap();
+    let block = root
+        .register_orchestration("block", move |_, _| {
+            gate.pass();
+            Ok(())
+        })
+        .unwrap();
+    root.init().unwrap();
+    let tree = root.tree().unwrap();
+    let handle = root
+        .submit(|orch| orch.submit_next_level(&block, args(), on(0)).map(drop))
+        .unwrap();
+    await_idle_threads();
+    kill(tree.children[0].pid, Signal::SIGKILL);
+    // Not waited for: whoever waits would look for itself. The parked background driver must be woken.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !handle.is_done() {
+        assert!(Instant::now() < deadline, "nobody was woken");
+        std::thread::yield_now();
+    }
+    let error = failure(handle.wait());
+    assert_eq!(died(&error).worker, "root/below");
+    root.close().unwrap();
+    wait_gone(&pids(&tree));
+}

@@ -71,6 +71,7 @@ procfork::testing::tests! {
     death::after_the_root_is_killed_every_process_is_gone,
     death::after_a_middle_worker_is_killed_its_subtree_is_gone_and_the_root_goes_on,
     death::a_stopped_worker_does_not_block_the_close,
+    death::a_death_wakes_the_driver_that_is_parked,
     buffers::a_buffer_that_a_task_writes_cannot_be_read_released_or_written,
     buffers::a_task_on_a_buffer_that_the_host_changes_is_refused,
     buffers::a_released_buffer_is_unmapped_by_every_worker,

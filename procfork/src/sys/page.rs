@@ -1,10 +1,14 @@
 //! One page per process, shared with the parent: is it alive, and what were its last words.
 //!
 //! ```text
-//! byte 0    a robust mutex that the process's lasting thread owns while it lives
-//! byte 64   length of the last words
-//! byte 128  the last words, UTF-8 as far as the writer can be trusted
+//! byte 0    a robust mutex that the process's lasting thread owns while it lives: watched by its children
+//! byte 64   another one: watched by its parent
+//! byte 128  length of the last words
+//! byte 192  the last words, UTF-8 as far as the writer can be trusted
 //! ```
+//!
+//! There are two, because the kernel wakes one waiter of each. A child that is woken may be killed by the same death, by
+//! its parent-death signal, before it could wake anybody else; the parent, which no signal tells, must not depend on it.
 //!
 //! The parent makes the page, so that the notice of a death and the message of a panic outlive
 //! the process that they are about. What the other side wrote is a claim: lengths are clamped and
@@ -25,8 +29,9 @@ use crate::sync::{AtomicU8, AtomicU32, Ordering};
 /// Bytes of a page, also of the memory file that holds one.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-const LENGTH_AT: usize = robust::MUTEX_BYTES;
-const WORDS_AT: usize = 128;
+const PARENTS_AT: usize = robust::MUTEX_BYTES;
+const LENGTH_AT: usize = 2 * robust::MUTEX_BYTES;
+const WORDS_AT: usize = 192;
 const WORDS_MAX: usize = PAGE_BYTES - WORDS_AT;
 
 /// See the module.
@@ -67,13 +72,21 @@ impl LifePage {
         // - the first MUTEX_BYTES of a page are for the mutex, page aligned, zeroed until owned,
         //   and only the process that the page is about owns it, once (checked above);
         // - the page is never unmapped: the borrow is 'static.
-        unsafe { robust::lock_for_life(self.0.start()) }
+        unsafe { robust::lock_for_life(self.0.start()) }?;
+        // SAFETY: as above, for the MUTEX_BYTES behind the first ones.
+        unsafe { robust::lock_for_life(self.at(PARENTS_AT)) }
     }
 
-    /// The word that the kernel marks when the owner dies.
+    /// The word that the kernel marks when the owner dies, for the children of the owner.
     pub(crate) fn word(&self) -> &AtomicU32 {
         // SAFETY: the mapping is longer than MUTEX_BYTES and lives as long as the borrow.
         unsafe { robust::word(self.0.start()) }
+    }
+
+    /// The word that the kernel marks when the owner dies, for the parent of the owner.
+    pub(crate) fn parents_word(&self) -> &AtomicU32 {
+        // SAFETY: the mapping is longer than two mutexes and lives as long as the borrow.
+        unsafe { robust::word(self.at(PARENTS_AT)) }
     }
 
     /// Replaces the last words; cut at the room of the page.

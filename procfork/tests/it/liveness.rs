@@ -299,3 +299,47 @@ pub(crate) fn robust_mutexes_of_the_program_are_not_disturbed() {
     assert_eq!(first.try_wait().unwrap(), None);
     assert!(!first.death_word().owner_died());
 }
+
+/// Sleeps on a death word with the bare system call, as long as it has the armed value. True if it was woken or the value
+/// had changed; false at the deadline.
+fn sleep_on(word: procfork::DeathWord<'_>) -> bool {
+    let Armed::Wait(value) = word.arm() else {
+        return true;
+    };
+    let limit = libc::timespec {
+        tv_sec: 5,
+        tv_nsec: 0,
+    };
+    let address = word.address().as_ptr();
+    // SAFETY: the word and the limit live over the call; a futex wait changes no memory.
+    let result =
+        unsafe { libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAIT, value, &limit) };
+    result == 0 || std::io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)
+}
+
+/// The kernel wakes one waiter of a word. Were there one word for all, a child that is woken and dies before it has passed
+/// the news on, as most do, would leave the parent asleep.
+pub(crate) fn a_child_that_keeps_the_news_of_a_death_does_not_keep_it_from_the_parent() {
+    let (line, gate, test) = (Line::new(), Gate::new(), Pid::this());
+    let options = ForkOptions::new("middle").keep(line.fd()).keep(gate.fd());
+    let middle = fork(options, |_| {
+        let keeper = child("keeper", |context| {
+            // No passing on: it is woken and leaves.
+            let word = context.parent.death_words().next().expect("its parent's");
+            sleep_on(word);
+        });
+        // First the child sleeps, then the parent: the kernel wakes in this order.
+        until(|| sleeps(keeper.pid()));
+        line.say("ready");
+        gate.wait();
+        until(|| sleeps(test));
+        // SAFETY: a signal to this process, which takes it.
+        unsafe { libc::raise(libc::SIGKILL) };
+    })
+    .unwrap();
+    assert_eq!(line.hear(), "ready");
+    gate.open();
+    assert!(sleep_on(middle.death_word()), "nobody woke the parent");
+    let cause = middle.wait(soon()).unwrap();
+    assert_eq!(cause.signal(), Some(Signal::KILL));
+}

@@ -71,6 +71,7 @@ const TESTS: &[Test] = testing::list![
     liveness::a_changed_group_id_does_not_make_a_child_immortal,
     liveness::a_watch_tells_a_timeout_from_a_change_and_from_death,
     liveness::the_death_word_of_a_child_tells_its_parent,
+    liveness::a_child_that_keeps_the_news_of_a_death_does_not_keep_it_from_the_parent,
     liveness::robust_mutexes_of_the_program_are_not_disturbed,
     ending::a_child_that_had_ended_needs_nothing,
     ending::a_stopped_child_gets_to_handle_the_polite_request,
