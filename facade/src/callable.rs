@@ -1,6 +1,7 @@
 //! Callables: what workers can execute, named by the digest of a canonical descriptor.
 //!
-//! A registry is filled before the tree starts, and every process of the tree inherits a copy of it. A task carries the
+//! A registry is filled before the tree starts, and every process of the tree is born with a copy of it; it changes later by
+//! agreement of all (module `agreement`). A task carries the
 //! digest; each process looks up its own entry. So no local slot and no function address ever crosses a process.
 
 use std::fmt;
@@ -122,8 +123,8 @@ impl Body {
 pub(crate) struct Entry {
     pub(crate) name: Name,
     pub(crate) body: Body,
-    /// How a spawned child makes it again; none where only a fork can copy it.
-    maker: Option<Maker>,
+    /// How a process that runs already, or was spawned, makes it; none where only a fork can copy it.
+    pub(crate) maker: Option<Maker>,
 }
 
 /// A registry as it crosses to a spawned child.
@@ -133,11 +134,18 @@ pub(crate) struct WireRegistry {
     entries: Vec<(String, Maker)>,
 }
 
-/// Every callable of a tree. Filled by the root, copied by each fork.
+/// Every callable of a tree. Filled by the root; every process has a copy, which changes only whole.
 #[derive(Clone)]
 pub(crate) struct Registry {
     tree: u64,
     entries: HashMap<Digest, Entry>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.entries.values().map(|entry| &entry.name);
+        f.debug_list().entries(names).finish()
+    }
 }
 
 impl Registry {
@@ -200,7 +208,7 @@ impl Registry {
         let entries = self
             .entries
             .values()
-            .filter_map(|entry| Some((names(entry), entry.maker?)));
+            .filter_map(|entry| Some((names(entry), entry.maker.clone()?)));
         Ok(WireRegistry {
             tree: self.tree,
             entries: entries.collect(),
@@ -211,9 +219,24 @@ impl Registry {
     pub(crate) fn from_wire(wire: &WireRegistry) -> Result<Self, CallableError> {
         let mut registry = Registry::new(wire.tree);
         for (name, maker) in &wire.entries {
-            registry.insert::<kind::Function>(name, maker.body(), Some(*maker))?;
+            registry.insert_made(name, maker)?;
         }
         Ok(registry)
+    }
+
+    /// Adds a callable that a parent sent.
+    pub(crate) fn insert_made(
+        &mut self,
+        name: &str,
+        maker: &Maker,
+    ) -> Result<Digest, CallableError> {
+        let handle = self.insert::<kind::Function>(name, maker.body(), Some(maker.clone()))?;
+        Ok(handle.digest)
+    }
+
+    /// Takes a callable out.
+    pub(crate) fn remove(&mut self, digest: &Digest) {
+        self.entries.remove(digest);
     }
 
     pub(crate) fn find(&self, digest: &Digest) -> Option<&Entry> {
@@ -248,13 +271,12 @@ impl Registry {
 
     /// As [`Registry::own`], for a handle whose kind is not in the type any more.
     pub(crate) fn own_callee(&self, callee: &Callee<'_>) -> Result<&Entry, CallableError> {
-        let entry = self
-            .entries
-            .get(callee.digest)
-            .filter(|_| callee.tree == self.tree);
-        entry.ok_or_else(|| CallableError::Foreign {
-            name: Arc::clone(callee.name),
-        })
+        let name = || Arc::clone(callee.name);
+        if callee.tree != self.tree {
+            return Err(CallableError::Foreign { name: name() });
+        }
+        let entry = self.entries.get(callee.digest);
+        entry.ok_or_else(|| CallableError::Gone { name: name() })
     }
 
     /// The chip callables, for chip workers to register with their device before they are ready.

@@ -21,11 +21,12 @@ mod sub;
 use std::sync::Arc;
 use std::time::Duration;
 
-use device::Platform;
+use device::{Digest, Platform};
 use mailbox::{ChildEnd, Control, FdChannel, FeedWriter, Mailbox, NextError, Request, Task};
 use procfork::{ChildContext, ParentWatch, Settings};
 use serde::{Deserialize, Serialize};
 
+use crate::agreement::{Change, Conclusion, Pending};
 use crate::args::Args;
 use crate::callable::{Body, Entry, Registry, WireRegistry};
 use crate::config::{NodeSpec, StartMode, platform_text};
@@ -107,6 +108,21 @@ trait Executor {
         accept: &mut dyn FnMut(),
     ) -> Result<(), RemoteError>;
 
+    /// Makes sure that a change of the callables can be used, without using it. `entry` is what comes or goes.
+    fn prepare(
+        &mut self,
+        change: &Change,
+        digest: &Digest,
+        entry: &Entry,
+        left: Duration,
+    ) -> Result<(), RemoteError>;
+
+    /// Uses what was prepared: `registry` is the new one.
+    fn commit(&mut self, digest: &Digest, registry: &Arc<Registry>);
+
+    /// Forgets what was prepared.
+    fn abort(&mut self, digest: &Digest);
+
     /// Serves a request about device memory; the buffer that it names is mapped already.
     fn memory(
         &mut self,
@@ -165,6 +181,7 @@ pub(crate) fn main(
     let child = Child {
         seat,
         registry,
+        pending: Pending::default(),
         board: Some(board),
         end,
         executor,
@@ -177,6 +194,7 @@ pub(crate) fn main(
 struct Child {
     seat: Seat,
     registry: Arc<Registry>,
+    pending: Pending,
     /// Until the start is over.
     board: Option<Board>,
     end: ChildEnd,
@@ -297,9 +315,48 @@ impl Child {
         outcome
     }
 
+    fn prepare(&mut self, change: &Change, left: Duration) -> Result<(), RemoteError> {
+        let path = &self.seat.path;
+        let failed = |message| RemoteError::new(FaultKind::Arguments, path, CHANGE, message);
+        if self.pending.is_some() {
+            return Err(failed("another change is not concluded".to_owned()));
+        }
+        let applied = change.apply(&self.registry);
+        let (registry, digest) = applied.map_err(|error| failed(error.to_string()))?;
+        // What goes is known before, what comes afterwards.
+        let entry = self.registry.find(&digest).or(registry.find(&digest));
+        let entry = entry.ok_or_else(|| failed(format!("no callable has digest {digest:#}")))?;
+        let executor = &mut self.executor;
+        let prepare = || executor.prepare(change, &digest, entry, left);
+        panics::caught(path, CHANGE, prepare)??;
+        self.pending.keep(digest, registry);
+        Ok(())
+    }
+
+    /// A conclusion of nothing is that of a change that could not be prepared here.
+    fn conclude(&mut self, conclusion: Conclusion) {
+        let Some((digest, registry)) = self.pending.take() else {
+            return;
+        };
+        match conclusion {
+            Conclusion::Commit => {
+                self.executor.commit(&digest, &registry);
+                self.registry = registry;
+            }
+            Conclusion::Abort => self.executor.abort(&digest),
+        }
+    }
+
     fn serve_control(&mut self, message: &ControlRequest) -> Result<ControlReply, RemoteError> {
         match message {
             ControlRequest::Init { left } => self.init(*left).map(ControlReply::Ready),
+            ControlRequest::Prepare { change, left } => {
+                self.prepare(change, *left).map(|()| ControlReply::Done)
+            }
+            ControlRequest::Conclude(conclusion) => {
+                self.conclude(*conclusion);
+                Ok(ControlReply::Done)
+            }
             ControlRequest::Unmap { buffer } => {
                 self.imports.forget(buffer.id());
                 Ok(ControlReply::Done)
@@ -323,6 +380,9 @@ impl Child {
         }
     }
 }
+
+/// What a change of the callables is called in messages.
+const CHANGE: &str = "change its callables";
 
 /// A role was sent a callable of a kind that it does not run. The parent checks before it sends.
 fn wrong_kind(path: &str, entry: &Entry, runs: &str) -> RemoteError {

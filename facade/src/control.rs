@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::agreement::{Change, Conclusion};
 use crate::tree::TreeNode;
 use crate::wire::WireBuffer;
 
@@ -37,6 +38,15 @@ pub(crate) enum ControlRequest {
         bytes: u64,
         buffer: WireBuffer,
     },
+    /// Check a change of the callables, load what it needs, and keep it aside.
+    Prepare {
+        /// What changes.
+        change: Change,
+        /// Time left when the request was written.
+        left: Duration,
+    },
+    /// Use the change that was prepared, or forget it.
+    Conclude(Conclusion),
     /// Forget a shared buffer: unmap it, here and below.
     Unmap { buffer: WireBuffer },
 }

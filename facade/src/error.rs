@@ -9,9 +9,11 @@ use procfork::ExitCause;
 use crate::control::RemoteError;
 use crate::progress::StartProgress;
 
+mod callable;
 mod memory;
 mod task;
 
+pub use callable::{AgreeCause, CallableError};
 pub use memory::{BufferError, MemoryError};
 pub use task::{ArgError, RunError, SubmitError, TaskCause};
 
@@ -104,7 +106,11 @@ impl Error {
                 cause: StartCause::Died(died),
                 ..
             })
-            | Error::Memory(MemoryError::WorkerDied(died)) => Some(died),
+            | Error::Memory(MemoryError::WorkerDied(died))
+            | Error::Callable(CallableError::NotAgreed {
+                cause: AgreeCause::Died(died),
+                ..
+            }) => Some(died),
             _ => None,
         }
     }
@@ -121,7 +127,11 @@ impl Error {
                 cause: StartCause::Remote(remote),
                 ..
             })
-            | Error::Memory(MemoryError::Remote(remote)) => Some(remote),
+            | Error::Memory(MemoryError::Remote(remote))
+            | Error::Callable(CallableError::NotAgreed {
+                cause: AgreeCause::Remote(remote),
+                ..
+            }) => Some(remote),
             _ => None,
         }
     }
@@ -254,7 +264,7 @@ fn advice(state: State, operation: &str) -> &'static str {
     match (state, operation) {
         (State::New, _) => "call `init` first",
         (State::Initializing, _) => "wait until `init` has returned",
-        (State::Ready, _) => "do this before `init`; doing it afterwards is not built yet",
+        (State::Ready, _) => "do this before `init`",
         (State::Failed, _) => "its start failed, build a new worker",
         (State::Closed, _) => "build a new worker",
     }
@@ -373,54 +383,6 @@ fn said(last_words: Option<&String>) -> String {
     last_words
         .map(|words| format!(", last words: {words}"))
         .unwrap_or_default()
-}
-
-/// Why a callable was refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CallableError {
-    /// Two callables of one kind with one name.
-    #[error(
-        "register {kind} `{name}`: another {kind} has this name; names tell callables apart in every process"
-    )]
-    NameTwice {
-        /// `chip callable`, `function` or `orchestration`.
-        kind: &'static str,
-        /// The name.
-        name: String,
-    },
-    /// A callable without a name.
-    #[error("register {kind}: its name is empty")]
-    NoName {
-        /// `chip callable`, `function` or `orchestration`.
-        kind: &'static str,
-    },
-    /// No callable of this kind has this name.
-    #[error("find {kind} `{name}`: none was registered under this name")]
-    Unknown {
-        /// `chip callable`, `function` or `orchestration`.
-        kind: &'static str,
-        /// The name.
-        name: String,
-    },
-    /// No worker of the tree could ever run it.
-    #[error("register {kind} `{name}`: no worker of the tree could run it; add {missing}")]
-    NoWorker {
-        /// `chip callable`, `function` or `orchestration`.
-        kind: &'static str,
-        /// The name.
-        name: String,
-        /// What would be needed.
-        missing: &'static str,
-    },
-    /// The handle was made by another tree.
-    #[error(
-        "use callable `{name}`: its handle belongs to another worker; register it with this one"
-    )]
-    Foreign {
-        /// The name.
-        name: Name,
-    },
 }
 
 /// A close has not finished.

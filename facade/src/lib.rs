@@ -45,7 +45,7 @@
 //! # What it refuses to do
 //!
 //! It does not fork a process with several threads, and does not carry captured values into a spawned one. What is not built yet says so
-//! when it is called: registering a callable after `init`, [`Orchestrator::graph`],
+//! when it is called: [`Orchestrator::graph`],
 //! [`Orchestrator::allocate_domain`]. It moves
 //! no data between machines. It never touches a device in the process that calls it.
 #![deny(unsafe_code)]
@@ -61,6 +61,7 @@ mod tree;
 mod tree_plan;
 mod worker;
 
+mod agreement;
 mod callable;
 mod orchestrator;
 mod run_handle;
@@ -92,8 +93,8 @@ pub use control::{FaultKind, RemoteError};
 pub use device_memory::DeviceBuffer;
 pub use element::Element;
 pub use error::{
-    ArgError, BufferError, CallableError, CloseError, ConfigError, Error, MemoryError, Name,
-    RunError, StartCause, StartError, StateError, SubmitError, TaskCause, WorkerDied,
+    AgreeCause, ArgError, BufferError, CallableError, CloseError, ConfigError, Error, MemoryError,
+    Name, RunError, StartCause, StartError, StateError, SubmitError, TaskCause, WorkerDied,
 };
 pub use observe::{Histogram, Observe, Stats, TaskTrace, Trace, WorkerLoad};
 pub use orchestrator::{Orchestrator, Target, TaskHandle, any, on};

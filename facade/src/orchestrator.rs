@@ -11,7 +11,9 @@ use taskgraph::{Access, Placement, RunId, TaskArgs, TaskId, TaskSpec, WorkerId};
 
 use crate::args::{ArgList, Args, Backing};
 use crate::buffer::{Use, View};
-use crate::callable::{Callee, ChipHandle, FunctionHandle, NextLevel, OrchestrationHandle};
+use crate::callable::{
+    Callee, ChipHandle, FunctionHandle, NextLevel, OrchestrationHandle, Registry,
+};
 use crate::element::Element;
 use crate::engine::{Engine, Hold, LineKind, NewTask};
 use crate::error::{BufferError, Error, SubmitError, TaskCause, WorkerDied};
@@ -48,12 +50,19 @@ pub struct TaskHandle(pub(crate) TaskId);
 pub struct Orchestrator<'e> {
     engine: &'e Engine,
     plan: &'e Plan,
+    /// The callables as they were when the run began.
+    registry: Arc<Registry>,
     run: RunId,
 }
 
 impl<'e> Orchestrator<'e> {
     pub(crate) fn new(engine: &'e Engine, plan: &'e Plan, run: RunId) -> Self {
-        Self { engine, plan, run }
+        Self {
+            engine,
+            plan,
+            registry: plan.registry(),
+            run,
+        }
     }
 
     /// The number of next-level workers; [`on`] takes an index below it.
@@ -68,7 +77,7 @@ impl<'e> Orchestrator<'e> {
     ///
     /// [`Error::Callable`] when none was registered.
     pub fn chip(&self, name: &str) -> Result<ChipHandle, Error> {
-        Ok(self.plan.registry().named(name, "chip callable")?)
+        Ok(self.registry.named(name, "chip callable")?)
     }
 
     /// The host function of this name.
@@ -77,7 +86,7 @@ impl<'e> Orchestrator<'e> {
     ///
     /// [`Error::Callable`] when none was registered.
     pub fn function(&self, name: &str) -> Result<FunctionHandle, Error> {
-        Ok(self.plan.registry().named(name, "function")?)
+        Ok(self.registry.named(name, "function")?)
     }
 
     /// The orchestration of this name.
@@ -86,7 +95,7 @@ impl<'e> Orchestrator<'e> {
     ///
     /// [`Error::Callable`] when none was registered.
     pub fn orchestration(&self, name: &str) -> Result<OrchestrationHandle, Error> {
-        Ok(self.plan.registry().named(name, "orchestration")?)
+        Ok(self.registry.named(name, "orchestration")?)
     }
 
     /// Submits a task for a next-level worker: a chip callable for a chip worker, an orchestration for a worker that has
@@ -145,7 +154,7 @@ impl<'e> Orchestrator<'e> {
         args: ArgList,
     ) -> Result<TaskHandle, Error> {
         let callee = function.callee("function");
-        self.plan.own(function)?;
+        self.registry.own(function)?;
         self.need_sub_worker(&callee)?;
         let (task_args, backings) = args.checked()?;
         let spec = TaskSpec::new(Placement::Sub)
@@ -165,7 +174,7 @@ impl<'e> Orchestrator<'e> {
         members: Vec<ArgList>,
     ) -> Result<TaskHandle, Error> {
         let callee = function.callee("function");
-        self.plan.own(function)?;
+        self.registry.own(function)?;
         self.need_sub_worker(&callee)?;
         let n_members = u32::try_from(members.len()).unwrap_or(u32::MAX);
         self.submit_group(&callee, Placement::SubGroup(n_members), members.iter())
@@ -239,7 +248,7 @@ impl<'e> Orchestrator<'e> {
         callee: &Callee<'_>,
         target: Target,
     ) -> Result<SmallVec<[WorkerId; 8]>, Error> {
-        self.plan.own_callee(callee)?;
+        self.registry.own_callee(callee)?;
         let wanted = if callee.kind == "chip callable" {
             LineKind::Chip
         } else {

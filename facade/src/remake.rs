@@ -1,23 +1,23 @@
-//! Finding a callable again in a program that was started again.
+//! Making a callable in a process that was not forked with it: one that was started again, or that runs already.
 //!
-//! A spawned child is the same program file, mapped elsewhere: every function and static has the same *distance* from
-//! every other as in its parent. So a callable crosses as the distance of its static, or of a function that makes it,
-//! from a fixed function of this crate. What can be found so: statics of the program, and functions that captured
-//! nothing. A closure that captured something lives on its parent's heap; only a fork copies that.
+//! Such a process is the same program file, mapped elsewhere: every function has the same *distance* from every other as in
+//! its parent. So a function crosses as its distance from a fixed function of this crate. A chip callable crosses as its
+//! parts, texts and distances; a host function or an orchestration as a function that makes it, which can be had where it
+//! captured nothing. A closure that captured something lives on its parent's heap; only a fork copies that.
 //!
 //! # Safety
 //!
 //! A distance is turned back into an address only in [`Maker::body`], from bytes that the parent wrote into the memory
 //! file that procfork started this very program with. Both sides run one program file (`/proc/self/exe`), so the address
-//! is that of the same function or static.
+//! is that of the same function.
 #![expect(
     unsafe_code,
-    reason = "addresses of functions and statics; see the module's safety section"
+    reason = "addresses of functions; see the module's safety section"
 )]
 
 use std::sync::Arc;
 
-use device::ChipCallable;
+use device::{ChipCallable, CoreType, Kernel, KernelBody, KernelSource};
 use serde::{Deserialize, Serialize};
 
 use crate::args::Args;
@@ -25,24 +25,61 @@ use crate::callable::{Body, HostFunction, NodeFunction, TaskResult};
 use crate::error::Error;
 use crate::orchestrator::Orchestrator;
 
-/// How a callable is made again in a child that was not forked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// How a callable is made in another process of this program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Maker {
-    /// A static of the program.
-    Chip(u64),
+    /// From its parts.
+    Chip(ChipParts),
     /// A function of the program that makes the host function.
     Function(u64),
     /// A function of the program that makes the orchestration.
     Orchestration(u64),
 }
 
+/// A chip callable, its functions as distances.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ChipParts {
+    name: String,
+    orchestration: u64,
+    kernels: Vec<KernelParts>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct KernelParts {
+    name: String,
+    core: Core,
+    body: BodyParts,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum BodyParts {
+    Rust(u64),
+    Source {
+        sources: Vec<String>,
+        defines: Vec<String>,
+        extra_include_dirs: Vec<Vec<String>>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Core {
+    Aic,
+    Aiv,
+    Mix,
+}
+
 type MakeFunction = fn() -> Arc<HostFunction>;
 type MakeOrchestration = fn() -> Arc<NodeFunction>;
 
 impl Maker {
-    /// For a static chip callable of the program itself; none for one on the heap or in a library.
+    /// For a chip callable whose functions are the program's own; none where one is in a library.
     pub(crate) fn of_chip(callable: &'static ChipCallable) -> Option<Self> {
-        distance(std::ptr::from_ref(callable).cast()).map(Maker::Chip)
+        let kernels: Option<_> = callable.kernels.iter().map(KernelParts::of).collect();
+        Some(Maker::Chip(ChipParts {
+            name: callable.name.to_owned(),
+            orchestration: distance(callable.orchestration as *const ())?,
+            kernels: kernels?,
+        }))
     }
 
     /// For a host function that captured nothing.
@@ -63,14 +100,12 @@ impl Maker {
         captures_nothing::<F>().then(|| distance(make as *const ()).map(Maker::Orchestration))?
     }
 
-    /// The callable, in a child that this program's parent process started. See the module's safety section.
-    pub(crate) fn body(self) -> Body {
-        match self {
-            Maker::Chip(distance) => {
-                let callable = address(distance).cast::<ChipCallable>();
-                // SAFETY: the parent took the distance of a static of this type in this program.
-                Body::Chip(unsafe { &*callable })
-            }
+    /// The callable, in a child of the process that this was made by. See the module's safety section.
+    ///
+    /// A chip callable lasts as long as the process: kernels and slots refer to it.
+    pub(crate) fn body(&self) -> Body {
+        match *self {
+            Maker::Chip(ref parts) => Body::Chip(Box::leak(Box::new(parts.callable()))),
             Maker::Function(distance) => {
                 // SAFETY: the parent took the distance of a function of this type in this program.
                 let make =
@@ -86,6 +121,92 @@ impl Maker {
             }
         }
     }
+}
+
+impl ChipParts {
+    fn callable(&self) -> ChipCallable {
+        let kernels: Vec<Kernel> = self.kernels.iter().map(KernelParts::kernel).collect();
+        let orchestration = address(self.orchestration);
+        ChipCallable {
+            name: leak(&self.name),
+            // SAFETY: the parent took the distance of a function of this type in this program.
+            orchestration: unsafe {
+                std::mem::transmute::<*const (), device::Orchestration>(orchestration)
+            },
+            kernels: Vec::leak(kernels),
+        }
+    }
+}
+
+impl KernelParts {
+    fn of(kernel: &Kernel) -> Option<Self> {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let body = match kernel.body {
+            KernelBody::Rust(function) => BodyParts::Rust(distance(function as *const ())?),
+            KernelBody::Source(source) => BodyParts::Source {
+                sources: texts(source.sources),
+                defines: texts(source.defines),
+                extra_include_dirs: source
+                    .extra_include_dirs
+                    .iter()
+                    .map(|dirs| texts(dirs))
+                    .collect(),
+            },
+        };
+        let core = match kernel.core {
+            CoreType::Aic => Core::Aic,
+            CoreType::Aiv => Core::Aiv,
+            CoreType::Mix => Core::Mix,
+        };
+        Some(Self {
+            name: kernel.name.to_owned(),
+            core,
+            body,
+        })
+    }
+
+    fn kernel(&self) -> Kernel {
+        let body = match &self.body {
+            BodyParts::Rust(distance) => {
+                let function = address(*distance);
+                // SAFETY: the parent took the distance of a function of this type in this program.
+                KernelBody::Rust(unsafe {
+                    std::mem::transmute::<*const (), device::KernelFn>(function)
+                })
+            }
+            BodyParts::Source {
+                sources,
+                defines,
+                extra_include_dirs,
+            } => KernelBody::Source(KernelSource {
+                sources: leak_all(sources),
+                defines: leak_all(defines),
+                extra_include_dirs: Vec::leak(
+                    extra_include_dirs
+                        .iter()
+                        .map(|dirs| leak_all(dirs))
+                        .collect(),
+                ),
+            }),
+        };
+        Kernel {
+            name: leak(&self.name),
+            core: match self.core {
+                Core::Aic => CoreType::Aic,
+                Core::Aiv => CoreType::Aiv,
+                Core::Mix => CoreType::Mix,
+            },
+            body,
+        }
+    }
+}
+
+fn leak(text: &str) -> &'static str {
+    String::leak(text.to_owned())
+}
+
+fn leak_all(texts: &[String]) -> &'static [&'static str] {
+    Vec::leak(texts.iter().map(|text| leak(text)).collect())
 }
 
 /// Whether a value of this type has no bytes and nothing to drop: then one is like another.

@@ -186,7 +186,7 @@ impl Start<'_> {
     /// Forks the child, or starts this program again for it.
     fn make(&self, options: ForkOptions<'_>, seat: Seat) -> Result<Child, StartCause> {
         let fork = |error| StartCause::Fork(Arc::new(error));
-        let registry = Arc::clone(self.plan.registry());
+        let registry = self.plan.registry();
         if seat.made == StartMode::Fork {
             return procfork::fork(options, move |context| child::main(context, seat, registry))
                 .map_err(fork);

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use provenance::Table;
 
-use crate::callable::{Callee, Entry, Handle, Registry};
+use crate::callable::Registry;
 use crate::config::NodeSpec;
 use crate::engine::LineKind;
-use crate::error::CallableError;
 
 /// The most bytes that a task's encoded arguments may take, spilling included.
 pub(crate) const PAYLOAD_MAX: usize = 1 << 20;
@@ -49,7 +49,8 @@ pub(crate) fn slot_offset(spec: &NodeSpec, index: usize) -> usize {
 /// The fixed part of a started worker, shared by all who submit to it.
 #[derive(Clone)]
 pub(crate) struct Plan {
-    registry: Arc<Registry>,
+    /// Replaced whole when a callable comes or goes; every clone of the plan sees it.
+    registry: Arc<RwLock<Arc<Registry>>>,
     next_level: Vec<(LineKind, String)>,
     n_sub_workers: u32,
     table: Table,
@@ -70,7 +71,7 @@ impl Plan {
         let nodes = nodes.map(|(idx, child)| (LineKind::Node, node_path(path, idx, child)));
         let next_level = chips.chain(nodes).collect();
         Self {
-            registry,
+            registry: Arc::new(RwLock::new(registry)),
             next_level,
             n_sub_workers: spec.sub_workers,
             table,
@@ -83,13 +84,25 @@ impl Plan {
         self.next_level.iter().cloned().chain(subs).collect()
     }
 
-    pub(crate) fn registry(&self) -> &Arc<Registry> {
-        &self.registry
+    /// The callables as they are now.
+    pub(crate) fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry.read())
+    }
+
+    /// What is submitted from now on finds these callables.
+    pub(crate) fn set_registry(&self, registry: Arc<Registry>) {
+        *self.registry.write() = registry;
     }
 
     /// Who owns which device pointer.
     pub(crate) fn table(&self) -> &Table {
         &self.table
+    }
+
+    /// What every child is, in the order of its line.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = LineKind> + '_ {
+        let subs = (0..self.n_sub_workers).map(|_| LineKind::Sub);
+        self.next_level.iter().map(|(kind, _)| *kind).chain(subs)
     }
 
     pub(crate) fn n_next_level(&self) -> u32 {
@@ -113,14 +126,5 @@ impl Plan {
 
     pub(crate) fn payload_max(&self) -> usize {
         PAYLOAD_MAX
-    }
-
-    /// The entry of a handle that was made by this tree.
-    pub(crate) fn own<K>(&self, handle: &Handle<K>) -> Result<&Entry, CallableError> {
-        self.registry.own(handle)
-    }
-
-    pub(crate) fn own_callee(&self, callee: &Callee<'_>) -> Result<&Entry, CallableError> {
-        self.registry.own_callee(callee)
     }
 }

@@ -110,6 +110,12 @@ impl WireBuffer {
     }
 }
 
+/// The callable that an encoded task names.
+pub(crate) fn digest_of(payload: &Payload) -> Option<Digest> {
+    let bytes = payload.get(..DIGEST_BYTES)?;
+    Some(Digest(bytes.try_into().ok()?))
+}
+
 /// Encodes a task.
 pub(crate) fn encode(digest: &Digest, args: &TaskArgs) -> Payload {
     let mut payload = Payload::from_slice(&digest.0);

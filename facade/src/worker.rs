@@ -1,30 +1,26 @@
 //! The worker: registers callables, starts its tree, runs graphs, closes.
 
 mod life;
+mod registration;
 mod watch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use device::ChipCallable;
 use lifecycle::{Journal, Lifecycle, Operation, State};
 use parking_lot::Mutex;
 
-use crate::args::Args;
 use crate::buffer::Buffer;
-use crate::callable::{
-    Body, ChipHandle, FunctionHandle, Handle, OrchestrationHandle, Registry, TaskResult,
-};
+use crate::callable::Registry;
 use crate::config::{Level, NodeSpec, WorkerBuilder};
 use crate::control::panic_message;
 use crate::element::Element;
 use crate::engine::{Engine, Waiting};
 use crate::error::{
-    CallableError, CloseError, Error, Name, RunError, StartError, StateError, TaskCause, WorkerDied,
+    CloseError, Error, Name, RunError, StartError, StateError, TaskCause, WorkerDied,
 };
 use crate::orchestrator::{Orchestrator, byte_size};
-use crate::remake::Maker;
 use crate::run_handle::RunHandle;
 use crate::start::Started;
 use crate::tree_plan::Plan;
@@ -85,6 +81,8 @@ pub(crate) struct Inner {
     life: Arc<Lifecycle<Error>>,
     journal: Journal<Error>,
     registry: Mutex<Registry>,
+    /// Held while the callables of the started tree change, or a worker of it is started again.
+    changing: Mutex<()>,
     engine: OnceLock<Arc<Engine>>,
     started: OnceLock<Started>,
 }
@@ -111,6 +109,7 @@ impl Worker {
             life: Arc::new(Lifecycle::new()),
             journal: Journal::new(),
             registry: Mutex::new(Registry::new(crate::incarnation::draw())),
+            changing: Mutex::default(),
             engine: OnceLock::new(),
             started: OnceLock::new(),
             spec: Mutex::new(spec),
@@ -140,92 +139,6 @@ impl Worker {
     #[must_use]
     pub fn state(&self) -> State {
         self.inner.life.state()
-    }
-
-    /// Registers a chip callable: an orchestration with its kernels, run by chip workers. Before [`Worker::init`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Callable`] for a name that is empty or taken, or where the tree has no chip worker; [`Error::State`]
-    /// after `init`.
-    pub fn register_chip(&self, callable: &'static ChipCallable) -> Result<ChipHandle, Error> {
-        let missing = "a chip with `chips` or `devices`";
-        self.register(
-            callable.name,
-            Body::Chip(callable),
-            Maker::of_chip(callable),
-            NodeSpec::has_chip,
-            missing,
-        )
-    }
-
-    /// Registers a host function, run by sub workers. Before [`Worker::init`].
-    ///
-    /// The function runs in another process: what it captured it has as a copy, as it was at `init`, and what it changes
-    /// nobody else sees, except through its output arguments. One that captured nothing can also run in a child that was
-    /// started by [`StartMode::Spawn`](crate::StartMode::Spawn).
-    ///
-    /// # Errors
-    ///
-    /// As [`Worker::register_chip`], where the tree has no sub worker.
-    pub fn register_fn(
-        &self,
-        name: &str,
-        function: impl Fn(&Args) -> TaskResult + Send + Sync + 'static,
-    ) -> Result<FunctionHandle, Error> {
-        let missing = "a sub worker with `sub_workers`";
-        let maker = Maker::of_function(&function);
-        self.register(
-            name,
-            Body::Function(Arc::new(function)),
-            maker,
-            NodeSpec::has_sub,
-            missing,
-        )
-    }
-
-    /// Registers an orchestration, run by workers below this one that have children of their own. Before
-    /// [`Worker::init`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Worker::register_chip`], where no worker was added below this one.
-    pub fn register_orchestration(
-        &self,
-        name: &str,
-        function: impl Fn(&mut Orchestrator<'_>, &Args) -> Result<(), Error> + Send + Sync + 'static,
-    ) -> Result<OrchestrationHandle, Error> {
-        let missing = "a worker below with `worker`";
-        let has_node = |spec: &NodeSpec| !spec.children.is_empty();
-        let maker = Maker::of_orchestration(&function);
-        self.register(
-            name,
-            Body::Orchestration(Arc::new(function)),
-            maker,
-            has_node,
-            missing,
-        )
-    }
-
-    fn register<K>(
-        &self,
-        name: &str,
-        body: Body,
-        maker: Option<Maker>,
-        could_run: impl Fn(&NodeSpec) -> bool,
-        missing: &'static str,
-    ) -> Result<Handle<K>, Error> {
-        self.need_new("register a callable")?;
-        if !could_run(&self.inner.spec.lock()) {
-            let (kind, name) = (body.kind(), name.to_owned());
-            return Err(CallableError::NoWorker {
-                kind,
-                name,
-                missing,
-            }
-            .into());
-        }
-        Ok(self.inner.registry.lock().insert(name, body, maker)?)
     }
 
     /// Adds a worker below this one, with a subtree of its own. Before [`Worker::init`]. Returns its next-level index.

@@ -18,6 +18,7 @@ use mailbox::Segment;
 use provenance::{Ask, DevicePtr, Operation, Table, Ticket, WorkerRef};
 use taskgraph::{BufferId, Tag, Tensor};
 
+use crate::agreement::Change;
 use crate::args::Args;
 use crate::buffer::BufferCore;
 use crate::callable::{Body, Entry, Registry};
@@ -146,6 +147,36 @@ impl Executor for ChipWorker {
             };
             RemoteError::new(kind, &path, operation, error.reason)
         })
+    }
+
+    fn prepare(
+        &mut self,
+        change: &Change,
+        digest: &Digest,
+        entry: &Entry,
+        _left: Duration,
+    ) -> Result<(), RemoteError> {
+        let (Change::Add { .. }, Body::Chip(callable)) = (change, &entry.body) else {
+            return Ok(());
+        };
+        let what = format!("register chip callable `{}`", callable.name);
+        let registered = self.opened()?.chip.register(callable);
+        let slot = registered.map_err(|error| self.failed(&what, &error))?;
+        self.opened()?.slots.insert(*digest, slot);
+        Ok(())
+    }
+
+    fn commit(&mut self, digest: &Digest, registry: &Arc<Registry>) {
+        self.registry = Arc::clone(registry);
+        self.abort(digest);
+    }
+
+    /// Keeps the slot of a callable that is registered. The chip itself keeps what it has loaded, and gives the same slot to
+    /// the same callable again.
+    fn abort(&mut self, digest: &Digest) {
+        if let (Some(opened), None) = (&mut self.opened, self.registry.find(digest)) {
+            opened.slots.remove(digest);
+        }
     }
 
     fn memory(

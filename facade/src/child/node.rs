@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use device::Digest;
 use lifecycle::{Journal, Lifecycle};
 use mailbox::{FeedWriter, Segment};
 use procfork::ParentWatch;
 use taskgraph::BufferId;
 
+use crate::agreement::{Change, Round, as_remote};
 use crate::args::Args;
 use crate::buffer::BufferCore;
 use crate::callable::{Body, Entry, Registry};
@@ -21,7 +23,7 @@ use crate::tree::TreeNode;
 use crate::tree_plan::Plan;
 use crate::worker::run_on;
 
-use super::{Executor, Seat, no_device, operation, panics, wrong_kind};
+use super::{CHANGE, Executor, Seat, no_device, operation, panics, wrong_kind};
 
 pub(super) struct NodeWorker {
     path: String,
@@ -32,6 +34,8 @@ pub(super) struct NodeWorker {
     life: Lifecycle<Error>,
     journal: Journal<Error>,
     started: Option<Started>,
+    /// Of the callable whose coming or going is prepared.
+    body: Option<Body>,
 }
 
 impl NodeWorker {
@@ -51,6 +55,7 @@ impl NodeWorker {
             life: Lifecycle::new(),
             journal: Journal::new(),
             started: None,
+            body: None,
         })
     }
 
@@ -89,6 +94,18 @@ impl NodeWorker {
                 epoch.fail(error.clone());
                 Err(error)
             }
+        }
+    }
+
+    fn conclude(&mut self, conclude: impl FnOnce(&Round<'_>)) {
+        if let (Some(started), Some(body)) = (&self.started, self.body.take()) {
+            let limit = self.spec.limits.close;
+            conclude(&Round::new(
+                &started.engine,
+                started.plan.kinds(),
+                &body,
+                limit,
+            ));
         }
     }
 
@@ -136,6 +153,39 @@ impl Executor for NodeWorker {
         };
         panics::caught(&self.path, &operation, call)?
             .map_err(|error| first_cause(&self.path, &operation, &error))
+    }
+
+    fn prepare(
+        &mut self,
+        change: &Change,
+        _digest: &Digest,
+        entry: &Entry,
+        left: Duration,
+    ) -> Result<(), RemoteError> {
+        let Some(started) = &self.started else {
+            return Ok(());
+        };
+        let round = Round::new(&started.engine, started.plan.kinds(), &entry.body, left);
+        let prepared = round.prepare(change);
+        prepared.map_err(|cause| as_remote(cause, &self.path, CHANGE))?;
+        self.body = Some(entry.body.clone());
+        Ok(())
+    }
+
+    fn commit(&mut self, _digest: &Digest, registry: &Arc<Registry>) {
+        self.conclude(|round| {
+            // The parent hears of a worker that broke here when it sends it something next.
+            if let Err(cause) = round.commit(None) {
+                tracing::error!(%cause, "a worker below does not follow a change of the callables");
+            }
+        });
+        if let Some(started) = &self.started {
+            started.plan.set_registry(Arc::clone(registry));
+        }
+    }
+
+    fn abort(&mut self, _digest: &Digest) {
+        self.conclude(|round| round.abort());
     }
 
     fn memory(

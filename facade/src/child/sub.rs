@@ -3,12 +3,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use device::Digest;
 use mailbox::Segment;
 use taskgraph::BufferId;
 
+use crate::agreement::Change;
 use crate::args::Args;
 use crate::buffer::BufferCore;
-use crate::callable::{Body, Entry};
+use crate::callable::{Body, Entry, Registry};
 use crate::config::Level;
 use crate::control::{ControlReply, ControlRequest, FaultKind, RemoteError, chain};
 use crate::engine::Engine;
@@ -48,6 +50,20 @@ impl Executor for SubWorker {
             RemoteError::new(FaultKind::Returned, &self.path, operation, chain(&*error))
         })
     }
+
+    fn prepare(
+        &mut self,
+        _change: &Change,
+        _digest: &Digest,
+        _entry: &Entry,
+        _left: Duration,
+    ) -> Result<(), RemoteError> {
+        Ok(())
+    }
+
+    fn commit(&mut self, _digest: &Digest, _registry: &Arc<Registry>) {}
+
+    fn abort(&mut self, _digest: &Digest) {}
 
     fn memory(
         &mut self,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use device::Digest;
 use hashbrown::HashMap;
 use provenance::{Table, WorkerRef};
 use smallvec::SmallVec;
@@ -17,7 +18,7 @@ use tracing::field::Empty;
 use crate::buffer::{BufferCore, Use};
 use crate::control::{ControlReply, ControlRequest};
 use crate::error::{Name, RunError, TaskCause, WorkerDied};
-use crate::wire::Payload;
+use crate::wire::{self, Payload};
 
 use super::observer::Observer;
 use super::run::RunCell;
@@ -194,6 +195,12 @@ impl Core {
             progress: false,
             observer: Observer::new(),
         }
+    }
+
+    /// The callables of all tasks that have not ended, by digest.
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = Digest> + '_ {
+        let records = self.tasks.iter().flatten();
+        records.filter_map(|record| wire::digest_of(record.payloads.first()?))
     }
 
     /// Begins a run. An attended one is waited for by the thread that submits it, which drives; a detached one is

@@ -218,7 +218,7 @@ impl Worker {
 
     /// Starts a dead worker again: `index` counts all children as [`Worker::tree`] lists them, sub workers last.
     ///
-    /// It has the callables as at `init`, maps shared buffers again when tasks name them, and has no device memory: what it
+    /// It has the callables as they are now, maps shared buffers again when tasks name them, and has no device memory: what it
     /// had is gone. A worker that did not come up is dead as before, and can be tried again.
     ///
     /// # Errors
@@ -227,6 +227,7 @@ impl Worker {
     /// is ready.
     pub fn respawn(&self, index: usize) -> Result<(), Error> {
         let _lease = self.lease(&RESPAWN)?;
+        let _turn = self.inner.changing.lock();
         let started = self.started(RESPAWN.name())?;
         let path = self
             .tree()?

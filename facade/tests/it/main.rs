@@ -11,6 +11,7 @@ mod failures;
 mod logs;
 mod memory;
 mod nested;
+mod registration;
 mod runs;
 mod settings;
 mod start;
@@ -28,7 +29,7 @@ procfork::testing::tests! {
     start::everybody_who_inits_gets_the_same_outcome,
     start::a_worker_without_children_is_refused_before_any_fork,
     start::a_callable_that_nobody_could_run_is_refused,
-    start::nothing_can_be_registered_after_init,
+    start::no_worker_is_added_after_init,
     start::close_is_final_and_repeatable,
     start::a_dropped_worker_leaves_no_process,
     start::descriptors_are_as_many_after_close_as_before,
@@ -39,6 +40,13 @@ procfork::testing::tests! {
     settings::a_setting_that_the_kernel_refuses_fails_the_start_with_its_place,
     settings::the_start_tells_every_phase_of_every_worker_in_order,
     settings::a_start_that_hangs_says_for_whom_and_ends_in_its_limit,
+    registration::what_is_registered_after_init_runs_everywhere_in_both_modes,
+    registration::what_is_unregistered_is_gone_everywhere_and_its_name_is_free,
+    registration::a_closure_that_captured_something_cannot_come_after_init,
+    registration::a_registration_that_one_worker_refuses_changes_nothing_however_often,
+    registration::a_callable_that_an_unfinished_task_names_stays,
+    registration::a_graph_cannot_unregister_what_it_may_still_submit,
+    registration::a_close_waits_for_a_registration_or_refuses_it,
     runs::a_vector_add_over_two_chips_is_right,
     runs::conflicting_tasks_run_in_the_order_of_submission,
     runs::independent_tasks_of_two_sub_workers_overlap,

@@ -198,13 +198,9 @@ pub(crate) fn a_callable_that_nobody_could_run_is_refused() {
     ));
 }
 
-pub(crate) fn nothing_can_be_registered_after_init() {
+pub(crate) fn no_worker_is_added_after_init() {
     let node = builder(0, 1).build().unwrap();
     node.init().unwrap();
-    assert!(matches!(
-        node.register_fn("late", nothing),
-        Err(Error::State(_))
-    ));
     assert!(matches!(
         node.add_worker(builder(0, 1)),
         Err(Error::State(_))

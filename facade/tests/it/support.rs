@@ -99,6 +99,14 @@ impl Gate {
     }
 }
 
+impl Gate {
+    /// Blocks until somebody stands at the gate, which opens when the result is dropped.
+    pub(crate) fn reader_is_there(&self) -> fs::File {
+        let gate = fs::OpenOptions::new().write(true).open(&self.path);
+        gate.expect("the gate's pipe")
+    }
+}
+
 /// A directory that is removed with the value.
 pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary directory")

@@ -2,7 +2,7 @@
 
 use facade::{Error, Worker, any, args, on};
 
-use crate::support::{INCREMENT, VECTOR_ADD, builder, nothing};
+use crate::support::{VECTOR_ADD, builder, nothing};
 
 pub(crate) fn errors_read_as_written() {
     let mut texts = Vec::new();
@@ -29,7 +29,14 @@ pub(crate) fn errors_read_as_written() {
     note(node.register_orchestration("o", |_, _| Ok(())).unwrap_err());
     note(node.run(|_| Ok(())).unwrap_err());
     node.init().unwrap();
-    note(node.register_chip(&INCREMENT).unwrap_err());
+    note(node.register_chip(&VECTOR_ADD).unwrap_err());
+    let captured = String::from("x");
+    let bound = move |_: &facade::Args| -> facade::TaskResult { Err(captured.clone().into()) };
+    note(node.register_fn("bound", bound).unwrap_err());
+    let gone = node.register_fn("gone", nothing).unwrap();
+    node.unregister(&gone).unwrap();
+    note(node.unregister(&gone).unwrap_err());
+    note(node.run(|_| node.unregister(&gone)).unwrap_err());
 
     note(node.buffer::<f32>(0).unwrap_err());
     let x = node.buffer::<f32>(10).unwrap();
