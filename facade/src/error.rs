@@ -106,11 +106,11 @@ impl Error {
                 cause: StartCause::Died(died),
                 ..
             })
-            | Error::Memory(MemoryError::WorkerDied(died))
-            | Error::Callable(CallableError::NotAgreed {
-                cause: AgreeCause::Died(died),
-                ..
-            }) => Some(died),
+            | Error::Memory(MemoryError::WorkerDied(died)) => Some(died),
+            Error::Callable(CallableError::NotAgreed { cause, .. }) => match &**cause {
+                AgreeCause::Died(died) => Some(died),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -127,11 +127,11 @@ impl Error {
                 cause: StartCause::Remote(remote),
                 ..
             })
-            | Error::Memory(MemoryError::Remote(remote))
-            | Error::Callable(CallableError::NotAgreed {
-                cause: AgreeCause::Remote(remote),
-                ..
-            }) => Some(remote),
+            | Error::Memory(MemoryError::Remote(remote)) => Some(remote),
+            Error::Callable(CallableError::NotAgreed { cause, .. }) => match &**cause {
+                AgreeCause::Remote(remote) => Some(remote),
+                _ => None,
+            },
             _ => None,
         }
     }

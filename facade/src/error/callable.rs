@@ -63,7 +63,7 @@ pub enum CallableError {
         /// The name.
         name: String,
         /// Why, and which worker.
-        cause: AgreeCause,
+        cause: Box<AgreeCause>,
     },
     /// Tasks that have not ended name it, or may.
     #[error(

@@ -131,7 +131,7 @@ impl Worker {
                 operation: "register",
                 kind,
                 name,
-                cause,
+                cause: Box::new(cause),
             })?;
         started.plan.set_registry(Arc::new(registry));
         Ok(handle)
@@ -185,7 +185,7 @@ impl Worker {
             operation: "unregister",
             kind: entry.body.kind(),
             name: entry.name.to_string(),
-            cause,
+            cause: Box::new(cause),
         })?;
         let mut changed = Registry::clone(&registry);
         changed.remove(&handle.digest());

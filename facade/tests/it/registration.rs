@@ -152,12 +152,11 @@ pub(crate) fn a_registration_that_one_worker_refuses_changes_nothing_however_oft
         let error = root.register_chip(&COMPILED).unwrap_err();
         assert_eq!(error.to_string(), first.to_string());
     }
-    let CallableError::NotAgreed {
-        cause: AgreeCause::Remote(remote),
-        ..
-    } = refusal(Err::<(), _>(first))
-    else {
+    let CallableError::NotAgreed { cause, .. } = refusal(Err::<(), _>(first)) else {
         panic!("not a refusal of a worker")
+    };
+    let AgreeCause::Remote(remote) = &*cause else {
+        panic!("{cause}")
     };
     assert_eq!(remote.path, "root/below/chip1");
     // Nobody is left with half of it, and all go on.
