@@ -135,12 +135,12 @@ fn start_once(mode: StartMode, children: u32) -> f64 {
     elapsed
 }
 
-/// Makes so many processes with `one`, each of which sets a word of its own, and waits for all words. Reaps them after.
-fn bare(children: u32, one: impl Fn(&Segment, usize) -> i32) -> f64 {
+/// Makes so many processes with `one`, each of which sets a word of its own, and waits for all words. What `one` returns reaps.
+fn bare<R: FnOnce()>(children: u32, one: impl Fn(&Segment, usize) -> R) -> f64 {
     let start = Instant::now();
     let words = Segment::create("words", children as usize * 64).expect("shared memory");
     let places = || (0..children as usize).map(|i| i * 64);
-    let pids: Vec<i32> = places().map(|place| one(&words, place)).collect();
+    let reapers: Vec<R> = places().map(|place| one(&words, place)).collect();
     for place in places() {
         let mut word = [0];
         while word[0] == 0 {
@@ -149,17 +149,17 @@ fn bare(children: u32, one: impl Fn(&Segment, usize) -> i32) -> f64 {
         }
     }
     let elapsed = start.elapsed().as_secs_f64() * 1e3;
-    for pid in pids {
-        let _ = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(pid), None);
-    }
+    reapers.into_iter().for_each(|reap| reap());
     elapsed
 }
 
 #[expect(unsafe_code, reason = "the bare fork that trees are held against")]
-fn fork_one(words: &Segment, place: usize) -> i32 {
+fn fork_one(words: &Segment, place: usize) -> impl FnOnce() + use<> {
     // SAFETY: this process has one thread, and the child only stores a byte and leaves.
     match unsafe { nix::unistd::fork() }.expect("one thread") {
-        nix::unistd::ForkResult::Parent { child } => child.as_raw(),
+        nix::unistd::ForkResult::Parent { child } => move || {
+            let _ = nix::sys::wait::waitpid(child, None);
+        },
         nix::unistd::ForkResult::Child => {
             let _ = words.write_at(place, &[1]);
             // SAFETY: ends the process without the parent's exit handlers.
@@ -169,18 +169,20 @@ fn fork_one(words: &Segment, place: usize) -> i32 {
 }
 
 /// Starts this program again (the standard library uses `posix_spawn`).
-fn spawn_one(words: &Segment, place: usize) -> i32 {
+fn spawn_one(words: &Segment, place: usize) -> impl FnOnce() + use<> {
     let file = format!(
         "/proc/{}/fd/{}",
         std::process::id(),
         words.as_fd().as_raw_fd()
     );
     let program = std::env::current_exe().expect("this program");
-    let child = Command::new(program)
+    let mut child = Command::new(program)
         .args(["--set-word", &file, &place.to_string()])
         .spawn()
         .expect("this program starts");
-    child.id().cast_signed()
+    move || {
+        let _ = child.wait();
+    }
 }
 
 /// The program started by [`spawn_one`].
