@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use crate::buffer::BufferId;
+use crate::capture::IntoScalar;
+use crate::capture::scalar::{Origin, sealed::Parts};
 use crate::tensor::Tensor;
 use crate::view::View;
 
@@ -36,6 +38,29 @@ impl Tag {
     /// Whether the task reads the tensor, as far as the graph is told.
     pub const fn reads(self) -> bool {
         matches!(self, Tag::Input | Tag::InOut)
+    }
+
+    /// The wire code: 1 to 5 in the order of the variants.
+    pub const fn code(self) -> u32 {
+        match self {
+            Tag::Input => 1,
+            Tag::Output => 2,
+            Tag::InOut => 3,
+            Tag::OutputExisting => 4,
+            Tag::NoDep => 5,
+        }
+    }
+
+    /// The tag with this wire code, or `None` for a code that was never given out.
+    pub const fn from_code(code: u32) -> Option<Tag> {
+        match code {
+            1 => Some(Tag::Input),
+            2 => Some(Tag::Output),
+            3 => Some(Tag::InOut),
+            4 => Some(Tag::OutputExisting),
+            5 => Some(Tag::NoDep),
+            _ => None,
+        }
     }
 }
 
@@ -162,6 +187,19 @@ pub struct ScalarArg {
     pub value: Scalar,
     /// What the kernel calls it.
     pub name: Option<Name>,
+    /// Which scalar of a recording it forwards.
+    pub(crate) origin: Option<Origin>,
+}
+
+impl ScalarArg {
+    fn new(value: impl IntoScalar, name: Option<Name>) -> ScalarArg {
+        let Parts(value, origin) = value.parts();
+        ScalarArg {
+            value,
+            name,
+            origin,
+        }
+    }
 }
 
 /// Why an argument was refused. The arguments are as they were before.
@@ -243,12 +281,10 @@ impl TaskArgs {
         self.add_tensor(tensor, tag, Some(name))
     }
 
-    /// Adds a scalar.
-    pub fn scalar(&mut self, value: impl Into<Scalar>) -> &mut TaskArgs {
-        self.scalars.push(ScalarArg {
-            value: value.into(),
-            name: None,
-        });
+    /// Adds a scalar: a value, or a [scalar of a boundary](crate::capture::BoundaryScalar) that is
+    /// forwarded.
+    pub fn scalar(&mut self, value: impl IntoScalar) -> &mut TaskArgs {
+        self.scalars.push(ScalarArg::new(value, None));
         self
     }
 
@@ -259,13 +295,10 @@ impl TaskArgs {
     pub fn named_scalar(
         &mut self,
         name: impl Into<Name>,
-        value: impl Into<Scalar>,
+        value: impl IntoScalar,
     ) -> Result<&mut TaskArgs, ArgsError> {
         let name = Some(self.free_name(name.into())?);
-        self.scalars.push(ScalarArg {
-            value: value.into(),
-            name,
-        });
+        self.scalars.push(ScalarArg::new(value, name));
         Ok(self)
     }
 

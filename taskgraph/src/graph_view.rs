@@ -20,6 +20,8 @@ pub enum GraphTarget {
     AllOf(Vec<WorkerId>),
     /// On so many sub workers at once.
     Subs(u32),
+    /// A recorded graph of so many tasks, each with a target of its own.
+    Graph(u32),
 }
 
 /// A task of a view.
@@ -191,6 +193,7 @@ impl GraphNode {
             GraphTarget::OneOf(list) => join(list, " or "),
             GraphTarget::AllOf(list) => join(list, " and "),
             GraphTarget::Subs(n) => format!("{n} sub workers"),
+            GraphTarget::Graph(n) => format!("graph of {n} tasks"),
         };
         format!("{}, {target}{}", self.task, time.unwrap_or_default())
     }
@@ -215,6 +218,7 @@ impl GraphNode {
             GraphTarget::OneOf(list) => format!("{{\"one_of\":[{}]}}", numbers(list)),
             GraphTarget::AllOf(list) => format!("{{\"all_of\":[{}]}}", numbers(list)),
             GraphTarget::Subs(n) => format!("{{\"subs\":{n}}}"),
+            GraphTarget::Graph(n) => format!("{{\"graph\":{n}}}"),
         };
         let end = match self.end {
             None => "null",
@@ -276,6 +280,15 @@ impl Recording {
             Placement::Sub => GraphTarget::OneOf(subs),
             Placement::SubGroup(n) => GraphTarget::Subs(n),
         };
+        self.add(task, target);
+    }
+
+    /// A graph task; its nodes are not part of the view.
+    pub(crate) fn add_graph(&mut self, task: TaskId, n_nodes: u32) {
+        self.add(task, GraphTarget::Graph(n_nodes));
+    }
+
+    fn add(&mut self, task: TaskId, target: GraphTarget) {
         self.by_task.insert(task, self.view.nodes.len());
         self.view.nodes.push(GraphNode {
             task,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use bytemuck::{Pod, Zeroable};
+
 /// A task: a slot of the arena and how often that slot was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskId {
@@ -28,7 +30,8 @@ impl fmt::Display for RunId {
 }
 
 /// A worker, numbered in the order of [`Scheduler::add_worker`](crate::Scheduler::add_worker).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(transparent)]
 pub struct WorkerId(pub u32);
 
 impl fmt::Display for WorkerId {

@@ -99,6 +99,25 @@ impl Ledger {
         }
     }
 
+    /// Does so for all accesses of a task, and says which one each task is followed for.
+    ///
+    /// Reads first: what a task reads it must learn about before its own write takes the bytes over.
+    pub(crate) fn access_all<'a>(
+        &mut self,
+        task: u32,
+        chain: &mut u32,
+        accesses: impl Iterator<Item = &'a Access> + Clone,
+        mut found: impl FnMut(usize, u32, Why),
+    ) {
+        for writes in [false, true] {
+            for (at, access) in accesses.clone().enumerate() {
+                if access.tag.writes() == writes {
+                    self.access(task, chain, access, |other, why| found(at, other, why));
+                }
+            }
+        }
+    }
+
     /// Gives up the records on a chain.
     pub(crate) fn retire(&mut self, mut chain: u32) {
         while chain != NONE {

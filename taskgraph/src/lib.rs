@@ -82,6 +82,8 @@ mod slot;
 
 mod schedule;
 
+pub mod capture;
+
 mod graph_view;
 
 pub use args::{Access, ArgsError, Name, Scalar, ScalarArg, Tag, TaskArgs, TensorArg};

@@ -24,6 +24,7 @@ mod feed;
 mod groups;
 mod lines;
 mod list;
+mod replay;
 mod runs;
 mod scopes;
 mod spec;
@@ -38,9 +39,10 @@ pub use spec::{
     RunOutcome, RunStatus, SubmitError, TaskEnd, TaskSpec, WORKERS_MAX, WorkerKind,
 };
 
-use arena::Arena;
+use arena::{Arena, Kind};
 use groups::Groups;
 use lines::Lines;
+use replay::Replays;
 use runs::{Runs, ShortRun};
 use workers::{InFlight, WorkerSet, Workers};
 
@@ -57,6 +59,7 @@ pub struct Scheduler {
     workers: Workers,
     lines: Lines,
     groups: Groups,
+    replays: Replays,
     runs: Runs,
     /// The line that all sub workers serve.
     sub_line: Option<u32>,
@@ -88,6 +91,7 @@ impl Scheduler {
             workers: Workers::default(),
             lines: Lines::default(),
             groups: Groups::default(),
+            replays: Replays::default(),
             runs: Runs::default(),
             sub_line: None,
             limits,
@@ -167,6 +171,7 @@ impl Scheduler {
         if self.runs.is_active(run.into()) {
             (0..self.lines.len()).for_each(|line| self.drop_line(line, TaskEnd::Cancelled));
             self.drop_groups(|_, _| true, TaskEnd::Cancelled);
+            self.drop_ready_graphs();
         }
         self.settle();
         Ok(())
@@ -315,12 +320,12 @@ impl Scheduler {
     /// Counts the end of a task, or of one member of a group.
     fn member_ended(&mut self, in_flight: InFlight, failure: Option<Failure>) {
         let index = in_flight.slot;
-        let end = match self.arena[index].place.either() {
-            Ok(_) => failure.map_or(TaskEnd::Completed, TaskEnd::Failed),
-            Err(group) => match self.groups.member_ended(group, failure) {
+        let end = match self.arena[index].place.kind() {
+            Kind::Group(group) => match self.groups.member_ended(group, failure) {
                 None => return,
                 Some(end) => end,
             },
+            _ => failure.map_or(TaskEnd::Completed, TaskEnd::Failed),
         };
         match end {
             TaskEnd::Completed => self.complete(index),
@@ -350,8 +355,13 @@ impl Scheduler {
     /// Counts the end of a task and tells the caller.
     fn report(&mut self, index: u32, end: TaskEnd) {
         let (task, slot) = (self.arena.id(index), &self.arena[index]);
-        if let Err(group) = slot.place.either() {
-            self.groups.remove(group);
+        match slot.place.kind() {
+            Kind::Line(_) => {}
+            Kind::Group(group) => self.groups.remove(group),
+            Kind::Graph(replay) => self.replays.remove(replay),
+        }
+        if let Some(node) = slot.node() {
+            return self.node_ended(task, node, end);
         }
         self.runs_are_due |= self.runs.of_task(slot.run).count(task, end);
         let run = self.runs.id(slot.run);
@@ -371,6 +381,9 @@ impl Scheduler {
 
     fn release_successors(&mut self, index: u32) {
         let slot = &self.arena[index];
+        if let Some(node) = slot.node() {
+            return self.release_nodes(index, node);
+        }
         let (failed, cause) = (slot.state() == State::Failed, slot.cause());
         let mut edges = self.arena.take_edges(index);
         self.let_go(index, failed);

@@ -139,21 +139,29 @@ impl View {
         self == other && !self.is_bounding
     }
 
-    /// Containment per dimension, for views with the same strides.
+    /// Containment per dimension: every stride of the other is a multiple of one of ours, or stays inside
+    /// of a run.
     fn covers_on_one_lattice(&self, other: &View) -> bool {
-        if self.n_dims != other.n_dims || other.is_bounding {
+        if other.is_bounding {
             return false;
         }
         // Greedy, the largest stride first: one way to write the distance, and enough of a proof.
-        let mut rest = other.lo - self.lo;
-        for (mine, theirs) in self.dims().iter().zip(other.dims()) {
-            let first = rest / mine.stride;
+        let (mut rest, mut theirs) = (other.lo - self.lo, other.dims());
+        for mine in self.dims() {
+            let mut last = rest / mine.stride;
             rest %= mine.stride;
-            if mine.stride != theirs.stride || first + theirs.count > mine.count {
+            while let Some((dim, smaller)) = theirs.split_first()
+                && dim.stride.is_multiple_of(mine.stride)
+            {
+                last += (dim.count - 1) * (dim.stride / mine.stride);
+                theirs = smaller;
+            }
+            if last >= mine.count {
                 return false;
             }
         }
-        rest + other.run <= self.run
+        let within = theirs.iter().map(|dim| (dim.count - 1) * dim.stride);
+        rest + within.sum::<u64>() + other.run <= self.run
     }
 
     fn dims(&self) -> &[Dim] {

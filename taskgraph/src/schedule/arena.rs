@@ -16,12 +16,24 @@ const BLOCK: usize = 7;
 /// Marks an edge that carries data; slots are numbered below it.
 const DATA: u32 = 1 << 31;
 
-/// Where a task goes when it is ready: to a line, or to the workers of a group. One word.
+/// Where a task goes when it is ready. One word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(u32);
 
+/// What a place is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A line of workers.
+    Line(u32),
+    /// The workers of a group.
+    Group(u32),
+    /// Nowhere itself: its nodes do.
+    Graph(u32),
+}
+
 impl Place {
     const GROUP: u32 = 1 << 31;
+    const GRAPH: u32 = 1 << 30;
 
     pub(super) const fn line(line: u32) -> Place {
         Place(line)
@@ -31,12 +43,17 @@ impl Place {
         Place(group | Place::GROUP)
     }
 
-    /// The line, or, as an error, the group.
-    pub(super) const fn either(self) -> Result<u32, u32> {
-        if self.0 & Place::GROUP == 0 {
-            Ok(self.0)
+    pub(super) const fn graph(replay: u32) -> Place {
+        Place(replay | Place::GRAPH)
+    }
+
+    pub(super) const fn kind(self) -> Kind {
+        if self.0 & (Place::GROUP | Place::GRAPH) == 0 {
+            Kind::Line(self.0)
+        } else if self.0 & Place::GROUP != 0 {
+            Kind::Group(self.0 & !Place::GROUP)
         } else {
-            Err(self.0 & !Place::GROUP)
+            Kind::Graph(self.0 & !Place::GRAPH)
         }
     }
 }
@@ -60,8 +77,10 @@ pub(super) struct Slot {
     n_edges: u32,
     /// Newest block of further edges.
     block: u32,
+    /// Of a node of a graph, which has no edges here: the graph and the node.
     edges: [u32; INLINE],
     state: State,
+    is_node: bool,
 }
 
 const _: () = assert!(size_of::<Slot>() == 64);
@@ -87,7 +106,13 @@ impl Slot {
             block: NONE,
             edges: [0; INLINE],
             state: State::Free,
+            is_node: false,
         }
+    }
+
+    /// The replay and the node that it is one of; `None` for a task that was submitted.
+    pub(super) fn node(&self) -> Option<(u32, u32)> {
+        self.is_node.then_some((self.edges[0], self.edges[1]))
     }
 
     pub(super) fn state(&self) -> State {
@@ -170,6 +195,8 @@ pub(super) struct Arena {
     blocks: Vec<Block>,
     free_blocks: Vec<u32>,
     tasks_max: u32,
+    /// Slots of nodes of graphs, which do not count.
+    n_nodes: usize,
     /// The task that was oldest when somebody last asked.
     oldest: TaskId,
 }
@@ -182,6 +209,7 @@ impl Arena {
             blocks: Vec::new(),
             free_blocks: Vec::new(),
             tasks_max,
+            n_nodes: 0,
             oldest: TaskId {
                 slot: 0,
                 generation: 0,
@@ -194,7 +222,7 @@ impl Arena {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.free.is_empty() && self.slots.len() >= self.tasks_max as usize
+        self.n_live() - self.n_nodes >= self.tasks_max as usize
     }
 
     /// The task that was submitted first among those that are live.
@@ -202,7 +230,8 @@ impl Arena {
     /// Looks through all slots, but only when the last answer is no longer live.
     pub(super) fn oldest(&mut self) -> TaskId {
         if !self.is_current(self.oldest) {
-            let oldest = self.live_slots().min_by_key(|&slot| self[slot].seq);
+            let tasks = self.live_slots().filter(|&slot| !self[slot].is_node);
+            let oldest = tasks.min_by_key(|&slot| self[slot].seq);
             self.oldest = oldest.map_or(self.oldest, |slot| self.id(slot));
         }
         self.oldest
@@ -226,9 +255,26 @@ impl Arena {
         index
     }
 
+    /// Takes a slot for a node of a graph.
+    pub(super) fn take_node(
+        &mut self,
+        run: ShortRun,
+        seq: u64,
+        place: Place,
+        (replay, node): (u32, u32),
+    ) -> u32 {
+        let index = self.take(run, seq, place);
+        let slot = &mut self[index];
+        slot.is_node = true;
+        (slot.edges[0], slot.edges[1]) = (replay, node);
+        self.n_nodes += 1;
+        index
+    }
+
     /// Gives back a slot that is Completed or Failed.
     pub(super) fn give_back(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
+        self.n_nodes -= usize::from(slot.is_node);
         slot.step(Step::Consume);
         slot.step(Step::Reuse);
         slot.generation = slot.generation.wrapping_add(1);
@@ -253,6 +299,12 @@ impl Arena {
     pub(super) fn is_known(&self, task: TaskId) -> bool {
         let slot = self.slots.get(task.slot as usize);
         slot.is_some_and(|s| task.generation < s.generation) || self.is_current(task)
+    }
+
+    /// Whether the handle was given out for a task that was submitted, and not for a node of a graph.
+    pub(super) fn is_task(&self, task: TaskId) -> bool {
+        let is_node = self.is_current(task) && self[task.slot].is_node;
+        self.is_known(task) && !is_node
     }
 
     /// Makes `later` follow `earlier`, unless that has ended or is followed already.

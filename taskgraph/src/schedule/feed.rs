@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::Scheduler;
+use super::arena::Kind;
 use super::groups::Group;
 use super::spec::{Dispatch, Effect, Failure, TaskEnd, WorkerKind};
 use super::workers::Workers;
@@ -15,6 +16,9 @@ impl Scheduler {
     /// All members of a group are handed out one after the other, with nothing in between.
     pub fn next_dispatch(&mut self) -> Option<Dispatch> {
         loop {
+            if !self.replays.ready.is_empty() {
+                self.start_graphs();
+            }
             if let Some(dispatch) = self.outbox.pop_front() {
                 return Some(dispatch);
             }
@@ -34,7 +38,7 @@ impl Scheduler {
         if !self.arena.is_current(group) {
             return found;
         }
-        let Err(index) = self.arena[group.slot].place.either() else {
+        let Kind::Group(index) = self.arena[group.slot].place.kind() else {
             return found;
         };
         for &worker in &self.groups[index].targets {
@@ -52,8 +56,9 @@ impl Scheduler {
 
     /// A ready task of the active run goes in line, or fails when nobody is left to take it.
     pub(super) fn enqueue(&mut self, slot: u32) {
-        match self.arena[slot].place.either() {
-            Ok(line) => {
+        match self.arena[slot].place.kind() {
+            Kind::Graph(_) => self.replays.ready.push_back(slot),
+            Kind::Line(line) => {
                 if !self.lines.is_served(line) {
                     return self.end_badly(slot, TaskEnd::Failed(Failure::NoWorker));
                 }
@@ -62,7 +67,7 @@ impl Scheduler {
                     self.hungry.add(&self.lines.takers(line, &self.workers));
                 }
             }
-            Err(group) => {
+            Kind::Group(group) => {
                 if !self.groups[group].can_run(&self.workers) {
                     return self.end_badly(slot, TaskEnd::Failed(Failure::NoWorker));
                 }

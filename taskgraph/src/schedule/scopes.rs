@@ -210,10 +210,11 @@ impl Scheduler {
     }
 
     /// Checks that every block that a task names may still be named.
-    pub(super) fn check_blocks(&self, accesses: &[Access]) -> Result<(), SubmitError> {
-        let blocks = accesses
-            .iter()
-            .map(|access| self.ledger.heap.block(&access.buffer));
+    pub(super) fn check_blocks<'a>(
+        &self,
+        accesses: impl Iterator<Item = &'a Access>,
+    ) -> Result<(), SubmitError> {
+        let blocks = accesses.map(|access| self.ledger.heap.block(&access.buffer));
         let ended = blocks.filter_map(Result::err).next();
         ended.map_or(Ok(()), |buffer| {
             Err(SubmitError::MemoryReclaimed { buffer })
@@ -221,7 +222,12 @@ impl Scheduler {
     }
 
     /// A task uses the blocks that it names until it ends, whatever it does with them.
-    pub(super) fn hold_blocks(&mut self, slot: u32, task: TaskId, accesses: &[Access]) {
+    pub(super) fn hold_blocks<'a>(
+        &mut self,
+        slot: u32,
+        task: TaskId,
+        accesses: impl Iterator<Item = &'a Access>,
+    ) {
         let mut records = self.arena[slot].records;
         for access in accesses {
             if let Ok(Some(block)) = self.ledger.heap.block(&access.buffer) {

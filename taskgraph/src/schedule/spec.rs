@@ -197,6 +197,20 @@ pub enum Effect {
         /// How it ended.
         end: TaskEnd,
     },
+    /// A node of a graph task failed on its own. Reported before the end of the graph task, which is as
+    /// that of the first such node.
+    NodeFailed {
+        /// The run.
+        run: RunId,
+        /// The graph task.
+        graph: TaskId,
+        /// Which of its nodes.
+        node: u32,
+        /// The task that the node was.
+        task: TaskId,
+        /// Why it failed.
+        failure: Failure,
+    },
     /// All tasks of a sealed run ended. Reported exactly once for every run.
     RunFinished {
         /// The run; its outcome stands in [`Scheduler::run_status`](crate::Scheduler::run_status).
@@ -353,6 +367,12 @@ pub enum EventError {
     UnknownWorker {
         /// The worker.
         worker: WorkerId,
+    },
+    /// The task is no graph task that waits to be prepared.
+    #[error("{task} is not a graph task that waits to be prepared")]
+    NotAwaited {
+        /// The handle.
+        task: TaskId,
     },
     /// The table of workers is full.
     #[error("cannot add a worker: all {WORKERS_MAX} are in use")]

@@ -1,7 +1,7 @@
 //! Submitting: the placement is checked, a slot is taken, the edges are found.
 
 use super::Scheduler;
-use super::arena::{Arena, Place};
+use super::arena::{Arena, Kind, Place};
 use super::runs::{Run, ShortRun};
 use super::spec::{Inference, Placement, SubmitError, TaskSpec, WorkerKind};
 use super::workers::WorkerSet;
@@ -20,22 +20,38 @@ impl Scheduler {
     /// When the run is closed, all slots are in use, the placement cannot be met, or `after` names a
     /// task that never was. Nothing has changed then.
     pub fn submit(&mut self, run: RunId, spec: &TaskSpec<'_>) -> Result<TaskId, SubmitError> {
-        self.check(run, spec)?;
+        self.check(run, spec.after, spec.accesses.iter())?;
         let place = self.place(&spec.placement)?;
-        self.n_submitted += 1;
-        let short = ShortRun::from(run);
-        let slot = self.arena.take(short, self.n_submitted, place);
-        if let Err(group) = place.either() {
+        let slot = self.take_slot(run, place);
+        if let Kind::Group(group) = place.kind() {
             self.groups[group].slot = slot;
         }
-        self.runs.of_task(short).n_live += 1;
         self.record_task(slot, &spec.placement);
-        if spec.inference == Inference::Automatic
-            && self.runs.of_task(short).scopes.inference() == Inference::Automatic
-        {
-            self.infer(slot, spec.accesses);
+        Ok(self.order(slot, spec.accesses.iter(), spec.after, spec.inference))
+    }
+
+    /// A slot for a task that was checked.
+    pub(super) fn take_slot(&mut self, run: RunId, place: Place) -> u32 {
+        self.n_submitted += 1;
+        let short = ShortRun::from(run);
+        self.runs.of_task(short).n_live += 1;
+        self.arena.take(short, self.n_submitted, place)
+    }
+
+    /// Finds what a new task follows, and lets it go when that is nothing.
+    pub(super) fn order<'a>(
+        &mut self,
+        slot: u32,
+        accesses: impl Iterator<Item = &'a Access> + Clone,
+        after: &[TaskId],
+        inference: Inference,
+    ) -> TaskId {
+        let short = self.arena[slot].run;
+        let scope = self.runs.of_task(short).scopes.inference();
+        if inference == Inference::Automatic && scope == Inference::Automatic {
+            self.infer(slot, accesses.clone());
         }
-        for earlier in spec.after {
+        for earlier in after {
             if self.arena.is_current(*earlier) {
                 let run = self.runs.of_task(short);
                 follow(&mut self.arena, run, slot, earlier.slot, Why::Data);
@@ -43,7 +59,7 @@ impl Scheduler {
         }
         let task = self.arena.id(slot);
         if !self.ledger.heap.is_empty() {
-            self.hold_blocks(slot, task, spec.accesses);
+            self.hold_blocks(slot, task, accesses);
         }
         if self.arena[slot].waits == 0 {
             self.release(slot);
@@ -51,10 +67,15 @@ impl Scheduler {
         } else {
             self.arena[slot].step(Step::Wait);
         }
-        Ok(task)
+        task
     }
 
-    fn check(&mut self, run: RunId, spec: &TaskSpec<'_>) -> Result<(), SubmitError> {
+    pub(super) fn check<'a>(
+        &mut self,
+        run: RunId,
+        after: &[TaskId],
+        accesses: impl Iterator<Item = &'a Access>,
+    ) -> Result<(), SubmitError> {
         self.runs.check_building(run)?;
         if self.arena.is_full() {
             let (tasks_max, oldest) = (self.limits.tasks_max, self.arena.oldest());
@@ -63,29 +84,19 @@ impl Scheduler {
                 false => SubmitError::SlotsHeld { tasks_max, oldest },
             });
         }
-        match spec.after.iter().find(|task| !self.arena.is_known(**task)) {
+        match after.iter().find(|task| !self.arena.is_task(**task)) {
             Some(&task) => Err(SubmitError::UnknownTask { task }),
             None if self.ledger.heap.is_empty() => Ok(()),
-            None => self.check_blocks(spec.accesses),
+            None => self.check_blocks(accesses),
         }
     }
 
-    /// Reads first: what a task reads it must learn about before its own write takes the bytes over.
-    fn infer(&mut self, slot: u32, accesses: &[Access]) {
+    fn infer<'a>(&mut self, slot: u32, accesses: impl Iterator<Item = &'a Access> + Clone) {
         let mut records = self.arena[slot].records;
         let run = self.runs.of_task(self.arena[slot].run);
         let arena = &mut self.arena;
-        for writes in [false, true] {
-            for access in accesses
-                .iter()
-                .filter(|access| access.tag.writes() == writes)
-            {
-                self.ledger
-                    .access(slot, &mut records, access, |earlier, why| {
-                        follow(arena, run, slot, earlier, why);
-                    });
-            }
-        }
+        let found = |_, earlier, why| follow(arena, run, slot, earlier, why);
+        self.ledger.access_all(slot, &mut records, accesses, found);
         self.arena[slot].records = records;
     }
 
@@ -96,7 +107,14 @@ impl Scheduler {
         }
     }
 
-    fn place(&mut self, placement: &Placement<'_>) -> Result<Place, SubmitError> {
+    pub(super) fn record_graph(&mut self, slot: u32, n_nodes: u32) {
+        let task = self.arena.id(slot);
+        if let Some(recording) = &mut self.runs.of_task(self.arena[slot].run).recording {
+            recording.add_graph(task, n_nodes);
+        }
+    }
+
+    pub(super) fn place(&mut self, placement: &Placement<'_>) -> Result<Place, SubmitError> {
         match *placement {
             Placement::On(worker) => {
                 self.live_next_level(worker)?;
@@ -161,7 +179,7 @@ impl Scheduler {
         Err(SubmitError::WorkerLost { worker })
     }
 
-    fn check_subs(&self, wanted: u32) -> Result<(), SubmitError> {
+    pub(super) fn check_subs(&self, wanted: u32) -> Result<(), SubmitError> {
         let live = self.workers.live_subs().len();
         match wanted {
             0 => Err(SubmitError::NoTargets),

@@ -18,6 +18,11 @@ impl WorkerSet {
         WorkerSet(1 << worker.0)
     }
 
+    /// A bit for each worker.
+    pub(super) const fn from_bits(bits: u128) -> WorkerSet {
+        WorkerSet(bits)
+    }
+
     pub(super) fn insert(&mut self, worker: WorkerId) {
         self.0 |= 1 << worker.0;
     }
@@ -44,6 +49,10 @@ impl WorkerSet {
 
     pub(super) fn and(&self, other: &WorkerSet) -> WorkerSet {
         WorkerSet(self.0 & other.0)
+    }
+
+    pub(super) fn without(&self, other: &WorkerSet) -> WorkerSet {
+        WorkerSet(self.0 & !other.0)
     }
 
     pub(super) fn add(&mut self, other: &WorkerSet) {
@@ -154,6 +163,13 @@ impl Workers {
 
     pub(super) fn room(&self) -> &WorkerSet {
         &self.room
+    }
+
+    /// Next-level workers, the lost ones too.
+    pub(super) fn next_level(&self) -> WorkerSet {
+        let n_workers = self.all.len() as u32;
+        let all = u128::MAX.checked_shr(u128::BITS - n_workers).unwrap_or(0);
+        WorkerSet(all & !self.subs.0)
     }
 
     pub(super) fn live_subs(&self) -> WorkerSet {

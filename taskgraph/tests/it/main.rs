@@ -1,6 +1,7 @@
 //! Behaviour of the graph through its public interface, a module per behaviour.
 
 mod allocation;
+mod capture;
 mod failures;
 mod groups;
 mod memory;

@@ -1,0 +1,789 @@
+//! Recording: the submits of a body, taken down instead of scheduled.
+//!
+//! Edges come from the same ledger that a scheduler uses, with every node live to the end, so a replay
+//! orders its nodes exactly as an eager run would whose tasks are all submitted before any has ended.
+//! Nothing outside is changed while a body is recorded: it can fail, panic or turn out not to be
+//! recordable at any node, and then be run eagerly from its start.
+
+use std::num::NonZeroU32;
+
+use hashbrown::{HashMap, HashTable};
+use smallvec::SmallVec;
+
+use super::boundary::each_overlap;
+use super::definition::{Definition, Writer};
+use super::hash::mix;
+use super::layout::{
+    Allocation, Arg, BoundaryTensor, DATA, Geometry, HEAP_ALIGN, Member, Node, Overlap,
+    PredicateWord, READS_UNWRITTEN, ScalarWord, Section, placement, source,
+};
+use super::scalar::BoundaryScalar;
+use crate::args::{Access, ScalarArg, Tag, TaskArgs};
+use crate::buffer::{BufferId, BufferKind};
+use crate::dtype::DType;
+use crate::infer::{Ledger, NONE, Why};
+use crate::schedule::{Inference, Placement};
+use crate::tensor::{Tensor, TensorError};
+use crate::view::View;
+
+/// Owner of the buffers that stand for intermediate memory while a body is recorded.
+const RECORDED: u64 = u64::MAX;
+
+/// One task, as a body submits it to a recorder.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeSpec<'a> {
+    /// What it executes: a number of the caller's, or one that [`Recorder::callable`] gave.
+    pub callable: u32,
+    /// Over how many blocks a kernel runs.
+    pub n_blocks: u32,
+    /// Where it runs.
+    pub placement: Placement<'a>,
+    /// Its arguments; those of each member, for a group.
+    pub members: &'a [&'a TaskArgs],
+    /// Earlier nodes that it follows in any case.
+    pub after: &'a [u32],
+    /// The element that decides whether it runs, and the caller's code of what that has to be.
+    pub predicate: Option<(&'a Tensor, u32)>,
+    /// Whether edges come from the arguments.
+    pub inference: Inference,
+}
+
+impl<'a> NodeSpec<'a> {
+    /// A node over one block, with inferred edges.
+    pub const fn new(
+        callable: u32,
+        placement: Placement<'a>,
+        members: &'a [&'a TaskArgs],
+    ) -> NodeSpec<'a> {
+        NodeSpec {
+            callable,
+            n_blocks: 1,
+            placement,
+            members,
+            after: &[],
+            predicate: None,
+            inference: Inference::Automatic,
+        }
+    }
+}
+
+/// Why a body cannot be replayed. It can still be run eagerly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotRecordable {
+    /// A task touches bytes that no tensor of the boundary has.
+    #[error(
+        "argument {argument} of node {node} touches bytes of {buffer} that no tensor of the boundary \
+         covers; add the tensor to the arguments of the graph"
+    )]
+    Outside {
+        /// Which submit of the body.
+        node: u32,
+        /// Position among its tensors.
+        argument: usize,
+        /// The buffer.
+        buffer: BufferId,
+    },
+    /// A task does to a tensor of the boundary what that was not given for.
+    #[error(
+        "argument {argument} of node {node} is tagged {tag:?}, and tensor {tensor} of the boundary, \
+         which it is a part of, {boundary:?}; tag that so that it allows both"
+    )]
+    Direction {
+        /// Which submit of the body.
+        node: u32,
+        /// Position among its tensors.
+        argument: usize,
+        /// How the task names it.
+        tag: Tag,
+        /// Position in the boundary.
+        tensor: usize,
+        /// How the boundary names it.
+        boundary: Tag,
+    },
+    /// A task reads a tensor that the boundary says is overwritten, before any node has written it.
+    #[error(
+        "argument {argument} of node {node} reads tensor {tensor} of the boundary, an output that no \
+         earlier node has written; tag it as inout"
+    )]
+    UnwrittenOutput {
+        /// Which submit of the body.
+        node: u32,
+        /// Position among its tensors.
+        argument: usize,
+        /// Position in the boundary.
+        tensor: usize,
+    },
+    /// A scalar belongs to another recording.
+    #[error("scalar {scalar} of node {node} is one of another call, which has ended")]
+    ForeignScalar {
+        /// Which submit of the body.
+        node: u32,
+        /// Position among its scalars.
+        scalar: usize,
+    },
+    /// `after` names something that is no earlier node of this body.
+    #[error(
+        "node {node} comes after a task outside of the graph; express that by a tensor of the \
+         boundary, or put the graph itself after it"
+    )]
+    OutsideTask {
+        /// Which submit of the body.
+        node: u32,
+    },
+    /// The graph is too large for the format.
+    #[error("node {node} is one too many: {what} do not fit in a definition")]
+    TooLarge {
+        /// Which submit of the body.
+        node: u32,
+        /// What there is too much of.
+        what: &'static str,
+    },
+    /// No such placement: no worker, one twice, or one beyond the limit.
+    #[error("the placement of node {node} names no worker, one twice, or one that cannot exist")]
+    Placement {
+        /// Which submit of the body.
+        node: u32,
+    },
+}
+
+/// Takes down the tasks of a body.
+///
+/// Costs about as much per node as a submit; memory in proportion to what is recorded.
+pub struct Recorder {
+    recording: NonZeroU32,
+    boundary: Boundary,
+    ledger: Ledger,
+    allocations: Vec<Intermediate>,
+    heap_bytes: u64,
+    flags: u32,
+    geometries: Geometries,
+    nodes: Vec<Node>,
+    members: Vec<Member>,
+    args: Vec<Arg>,
+    scalars: Vec<ScalarWord>,
+    workers: Vec<u32>,
+    predicates: Vec<PredicateWord>,
+    fan_in_offsets: Vec<u32>,
+    fan_in: Vec<u32>,
+    /// For each node where in `fan_in` the last edge out of it stands.
+    last_edge: Vec<u32>,
+    digests: Vec<[u8; 32]>,
+    by_digest: HashMap<[u8; 32], u32>,
+    /// Whether each access of the node being recorded met data of an earlier node; scratch.
+    met_data: Vec<bool>,
+}
+
+/// The boundary of a call that is recorded.
+struct Boundary {
+    args: TaskArgs,
+    raw: Vec<BoundaryTensor>,
+    overlaps: Vec<Overlap>,
+    /// The newest tensor in each buffer, by hash.
+    by_buffer: HashTable<u32>,
+    /// For each tensor an older one in the same buffer.
+    older: Vec<u32>,
+}
+
+/// Intermediate memory while it is recorded.
+struct Intermediate {
+    place: Allocation,
+    is_used: bool,
+    /// Views that were overwritten whole. Runs are joined.
+    written: SmallVec<[View; 2]>,
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder")
+            .field("recording", &self.recording)
+            .field("nodes", &self.nodes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    /// Begins to record a call with this boundary. `recording` tells its scalars from those of others;
+    /// `places` is as in [`Definition::bind`].
+    ///
+    /// # Errors
+    /// When the boundary has more tensors than the format can number.
+    pub fn new(
+        recording: NonZeroU32,
+        boundary: &TaskArgs,
+        places: &[u32],
+    ) -> Result<Recorder, NotRecordable> {
+        if boundary.tensors().len() >= usize::from(u16::MAX) {
+            let what = "tensors of the boundary";
+            return Err(NotRecordable::TooLarge { node: 0, what });
+        }
+        let mut geometries = Geometries::default();
+        let boundary = Boundary::new(boundary, places, &mut geometries);
+        Ok(Recorder {
+            recording,
+            boundary,
+            ledger: Ledger::default(),
+            allocations: Vec::new(),
+            heap_bytes: 0,
+            flags: 0,
+            geometries,
+            nodes: Vec::new(),
+            members: Vec::new(),
+            args: Vec::new(),
+            scalars: Vec::new(),
+            workers: Vec::new(),
+            predicates: Vec::new(),
+            fan_in_offsets: vec![0],
+            fan_in: Vec::new(),
+            last_edge: Vec::new(),
+            digests: Vec::new(),
+            by_digest: HashMap::new(),
+            met_data: Vec::new(),
+        })
+    }
+
+    /// A scalar of the boundary, to be forwarded; `None` when there is none at this position.
+    pub fn scalar(&self, index: usize) -> Option<BoundaryScalar> {
+        let value = self.boundary.args.scalars().get(index)?.value;
+        Some(BoundaryScalar::recorded(
+            value,
+            self.recording,
+            index as u32,
+        ))
+    }
+
+    /// The number of a callable that is named by a digest. Not to be mixed with numbers of one's own.
+    pub fn callable(&mut self, digest: &[u8; 32]) -> u32 {
+        let next = self.digests.len() as u32;
+        let number = *self.by_digest.entry(*digest).or_insert(next);
+        if number == next {
+            self.digests.push(*digest);
+        }
+        number
+    }
+
+    /// A row-major tensor in intermediate memory, which every replay has for itself.
+    ///
+    /// # Errors
+    /// When there is no such tensor, or the memory of all does not fit in a backing.
+    pub fn alloc(&mut self, dtype: DType, shape: &[u64]) -> Result<Tensor, TensorError> {
+        let buffer = BufferId::new(
+            RECORDED,
+            self.allocations.len() as u64,
+            self.recording.get(),
+            BufferKind::Shared,
+        );
+        let limit = crate::tensor::BACKING_BYTES_MAX;
+        let bytes = Tensor::contiguous(buffer, dtype, shape, limit)?
+            .footprint()
+            .end;
+        let tensor = Tensor::contiguous(buffer, dtype, shape, bytes)?;
+        let offset = self.heap_bytes;
+        let end = offset.saturating_add(bytes.next_multiple_of(HEAP_ALIGN));
+        if end > limit {
+            return Err(TensorError::BackingTooLarge { backing_bytes: end });
+        }
+        self.heap_bytes = end;
+        self.allocations.push(Intermediate {
+            place: Allocation { offset, bytes },
+            is_used: false,
+            written: SmallVec::new(),
+        });
+        Ok(tensor)
+    }
+
+    /// Number of nodes so far.
+    pub fn n_nodes(&self) -> u32 {
+        self.nodes.len() as u32
+    }
+
+    /// Takes down a task and returns its number.
+    ///
+    /// # Errors
+    /// When no replay could do the same. The recording is then of no more use; the body can be run
+    /// eagerly.
+    pub fn submit(&mut self, spec: &NodeSpec<'_>) -> Result<u32, NotRecordable> {
+        let number = self.nodes.len() as u32;
+        if number >= DATA || self.args.len() >= (DATA / 2) as usize {
+            return Err(NotRecordable::TooLarge {
+                node: number,
+                what: "nodes",
+            });
+        }
+        let predicate = spec
+            .predicate
+            .map(|(element, _)| Access::new(element, Tag::Input));
+        self.infer(number, spec, predicate.as_ref());
+        self.follow(number, spec.after)?;
+        self.fan_in_offsets.push(self.fan_in.len() as u32);
+        let mut at = 0;
+        for args in spec.members {
+            self.take_args(number, args, &mut at)?;
+            self.take_scalars(number, args.scalars())?;
+            self.members.push(Member {
+                args_end: self.args.len() as u32,
+                scalars_end: self.scalars.len() as u32,
+            });
+        }
+        let (placement, n_subs) = self.take_placement(number, &spec.placement)?;
+        let predicate = match (predicate, spec.predicate) {
+            (Some(access), Some((element, condition))) => {
+                self.take_predicate(number, element, &access, at, condition)?
+            }
+            _ => 0,
+        };
+        self.nodes.push(Node {
+            callable: spec.callable,
+            n_blocks: spec.n_blocks,
+            placement,
+            n_subs,
+            members_end: self.members.len() as u32,
+            workers_end: self.workers.len() as u32,
+            predicate,
+            unused: 0,
+        });
+        Ok(number)
+    }
+
+    /// The definition of what was submitted.
+    pub fn finish(self) -> Definition {
+        let (n_nodes, n_edges) = (self.nodes.len(), self.fan_in.len());
+        let (out_offsets, out, roots) = turn_round(&self.fan_in_offsets, &self.fan_in);
+        let codes: Vec<u32> = scalar_codes(self.boundary.args.scalars());
+        let allocations: Vec<Allocation> = self.allocations.iter().map(|it| it.place).collect();
+        let bytes = n_nodes * 48
+            + n_edges * 8
+            + size_of_val(&*self.args)
+            + size_of_val(&*self.scalars)
+            + size_of_val(&*self.members)
+            + size_of_val(&*self.geometries.all);
+        let mut writer = Writer::new(bytes);
+        writer.section(Section::Tensors, &self.boundary.raw);
+        writer.section(Section::ScalarCodes, &codes);
+        writer.section(Section::Overlaps, &self.boundary.overlaps);
+        writer.section(Section::Geometries, &self.geometries.all);
+        writer.section(Section::Allocations, &allocations);
+        writer.section(Section::Nodes, &self.nodes);
+        writer.section(Section::FanInOffsets, &self.fan_in_offsets);
+        writer.section(Section::FanIn, &self.fan_in);
+        writer.section(Section::FanOutOffsets, &out_offsets);
+        writer.section(Section::FanOut, &out);
+        writer.section(Section::Roots, &roots);
+        writer.section(Section::Members, &self.members);
+        writer.section(Section::Args, &self.args);
+        writer.section(Section::Scalars, &self.scalars);
+        writer.section(Section::Workers, &self.workers);
+        writer.section(Section::Predicates, &self.predicates);
+        writer.section(Section::Digests, &self.digests);
+        writer.finish(self.heap_bytes, self.flags)
+    }
+
+    /// Finds the edges into a node, and notes which accesses met data.
+    fn infer(&mut self, number: u32, spec: &NodeSpec<'_>, predicate: Option<&Access>) {
+        self.last_edge.push(NONE);
+        self.met_data.clear();
+        let all = spec
+            .members
+            .iter()
+            .flat_map(|args| args.accesses())
+            .chain(predicate);
+        if spec.inference == Inference::Manual {
+            return self.met_data.extend(all.map(|_| true));
+        }
+        let (fan_in, last_edge, met_data) =
+            (&mut self.fan_in, &mut self.last_edge, &mut self.met_data);
+        met_data.extend(all.clone().map(|_| false));
+        let start = fan_in.len() as u32;
+        self.ledger
+            .access_all(number, &mut NONE.clone(), all, |at, earlier, why| {
+                met_data[at] |= why == Why::Data;
+                add_edge(fan_in, last_edge, start, earlier, why);
+            });
+    }
+
+    /// The edges of `after`.
+    fn follow(&mut self, number: u32, after: &[u32]) -> Result<(), NotRecordable> {
+        let start = self.fan_in_offsets[number as usize];
+        for &earlier in after {
+            if earlier >= number {
+                return Err(NotRecordable::OutsideTask { node: number });
+            }
+            add_edge(
+                &mut self.fan_in,
+                &mut self.last_edge,
+                start,
+                earlier,
+                Why::Data,
+            );
+        }
+        Ok(())
+    }
+
+    fn take_args(
+        &mut self,
+        node: u32,
+        args: &TaskArgs,
+        at: &mut usize,
+    ) -> Result<(), NotRecordable> {
+        for (arg, access) in args.tensors().iter().zip(args.accesses()) {
+            let arg = self.resolve(node, *at, &arg.tensor, access)?;
+            self.args.push(arg);
+            *at += 1;
+        }
+        // After all were looked at: what a task writes is not there yet when it reads.
+        for access in args.accesses() {
+            self.note_write(access);
+        }
+        Ok(())
+    }
+
+    fn take_scalars(&mut self, node: u32, scalars: &[ScalarArg]) -> Result<(), NotRecordable> {
+        for (scalar, arg) in scalars.iter().enumerate() {
+            let code = arg.value.code();
+            self.scalars.push(match arg.origin {
+                None => ScalarWord {
+                    bits: arg.value.bits(),
+                    code,
+                    is_boundary: 0,
+                },
+                Some(origin) if origin.recording == self.recording => ScalarWord {
+                    bits: u64::from(origin.index),
+                    code,
+                    is_boundary: 1,
+                },
+                Some(_) => return Err(NotRecordable::ForeignScalar { node, scalar }),
+            });
+        }
+        Ok(())
+    }
+
+    fn take_placement(
+        &mut self,
+        node: u32,
+        placement: &Placement<'_>,
+    ) -> Result<(u32, u32), NotRecordable> {
+        let (code, workers, n_subs) = match placement {
+            Placement::On(worker) => (placement::ON, std::slice::from_ref(worker), 0),
+            Placement::AnyOf(workers) => (placement::ANY_OF, *workers, 0),
+            Placement::Group(workers) => (placement::GROUP, *workers, 0),
+            Placement::Sub => (placement::SUB, &[][..], 0),
+            Placement::SubGroup(n) => (placement::SUB_GROUP, &[][..], *n),
+        };
+        if !super::check::is_placement(code, bytemuck::cast_slice(workers), n_subs) {
+            return Err(NotRecordable::Placement { node });
+        }
+        self.workers.extend(workers.iter().map(|worker| worker.0));
+        Ok((code, n_subs))
+    }
+
+    fn take_predicate(
+        &mut self,
+        node: u32,
+        element: &Tensor,
+        access: &Access,
+        at: usize,
+        condition: u32,
+    ) -> Result<u32, NotRecordable> {
+        let element = self.resolve(node, at, element, access)?;
+        self.predicates.push(PredicateWord {
+            element,
+            condition,
+            unused: 0,
+        });
+        Ok(self.predicates.len() as u32)
+    }
+
+    /// Where a tensor argument comes from.
+    fn resolve(
+        &mut self,
+        node: u32,
+        argument: usize,
+        tensor: &Tensor,
+        access: &Access,
+    ) -> Result<Arg, NotRecordable> {
+        if access.buffer.owner == RECORDED {
+            return self.resolve_internal(node, argument, tensor, access);
+        }
+        let index = self.boundary.find(node, argument, tensor, access)?;
+        let outer = &self.boundary.args.tensors()[index];
+        let is_output = matches!(outer.tag, Tag::Output | Tag::OutputExisting);
+        if is_output && access.tag.reads() && !self.met_data[argument] && !access.view.is_empty() {
+            return Err(NotRecordable::UnwrittenOutput {
+                node,
+                argument,
+                tensor: index,
+            });
+        }
+        if outer.tensor == *tensor {
+            let geometry = self.boundary.raw[index].geometry;
+            return Ok(arg(source::BOUNDARY, index as u32, 0, geometry, access.tag));
+        }
+        let offset = tensor.byte_offset() - outer.tensor.byte_offset();
+        let geometry = self.geometries.number(tensor);
+        Ok(arg(
+            source::VIEW,
+            index as u32,
+            offset,
+            geometry,
+            access.tag,
+        ))
+    }
+
+    fn resolve_internal(
+        &mut self,
+        node: u32,
+        argument: usize,
+        tensor: &Tensor,
+        access: &Access,
+    ) -> Result<Arg, NotRecordable> {
+        let BufferId { id, generation, .. } = access.buffer;
+        let is_own = generation == self.recording.get();
+        let found = self.allocations.get_mut(id as usize).filter(|_| is_own);
+        let found = found.ok_or(NotRecordable::Outside {
+            node,
+            argument,
+            buffer: access.buffer,
+        })?;
+        let is_first = !std::mem::replace(&mut found.is_used, true);
+        let geometry = self.geometries.number(tensor);
+        let (offset, allocation) = (tensor.byte_offset(), id as u32);
+        let is_whole = access.view.is_dense() && access.view.hi() == found.place.bytes;
+        if access.tag == Tag::Output && is_first && offset == 0 && is_whole {
+            return Ok(arg(source::OWN_OUTPUT, allocation, 0, geometry, access.tag));
+        }
+        let keeps = access.tag.reads() || access.tag == Tag::NoDep;
+        if keeps && !found.has_written(&access.view) {
+            self.flags |= READS_UNWRITTEN;
+        }
+        Ok(arg(
+            source::INTERNAL,
+            allocation,
+            offset,
+            geometry,
+            access.tag,
+        ))
+    }
+
+    fn note_write(&mut self, access: &Access) {
+        let is_internal = access.buffer.owner == RECORDED;
+        if is_internal && matches!(access.tag, Tag::Output | Tag::InOut) {
+            let found = self.allocations.get_mut(access.buffer.id as usize);
+            found.into_iter().for_each(|it| it.note_write(&access.view));
+        }
+    }
+}
+
+fn arg(source: u16, index: u32, offset: u64, geometry: u32, tag: Tag) -> Arg {
+    Arg {
+        offset,
+        index,
+        geometry,
+        source,
+        tag: tag.code() as u16,
+        unused: 0,
+    }
+}
+
+fn scalar_codes(scalars: &[ScalarArg]) -> Vec<u32> {
+    scalars.iter().map(|arg| arg.value.code()).collect()
+}
+
+/// An edge into the node whose edges begin at `start`, once for each earlier node.
+fn add_edge(fan_in: &mut Vec<u32>, last_edge: &mut [u32], start: u32, earlier: u32, why: Why) {
+    let data = if why == Why::Data { DATA } else { 0 };
+    let last = &mut last_edge[earlier as usize];
+    if *last != NONE && *last >= start {
+        fan_in[*last as usize] |= data;
+        return;
+    }
+    *last = fan_in.len() as u32;
+    fan_in.push(earlier | data);
+}
+
+/// The edges seen from the other end: offsets, edges, and the nodes that no edge leads to.
+pub(super) fn turn_round(offsets: &[u32], fan_in: &[u32]) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
+    let mut out_offsets = vec![0; offsets.len()];
+    for edge in fan_in {
+        out_offsets[(edge & !DATA) as usize + 1] += 1;
+    }
+    for at in 1..out_offsets.len() {
+        out_offsets[at] += out_offsets[at - 1];
+    }
+    let (mut next, mut out) = (out_offsets.clone(), vec![0; fan_in.len()]);
+    let mut roots = Vec::new();
+    for (to, pair) in (0..).zip(offsets.windows(2)) {
+        if pair[0] == pair[1] {
+            roots.push(to);
+        }
+        for edge in &fan_in[pair[0] as usize..pair[1] as usize] {
+            let place = &mut next[(edge & !DATA) as usize];
+            out[*place as usize] = to | edge & DATA;
+            *place += 1;
+        }
+    }
+    (out_offsets, out, roots)
+}
+
+impl Boundary {
+    fn new(args: &TaskArgs, places: &[u32], geometries: &mut Geometries) -> Boundary {
+        let mut overlaps = Vec::new();
+        each_overlap(args, |overlap| overlaps.push(overlap));
+        overlaps.sort_unstable();
+        let raw = |(index, arg): (usize, &crate::args::TensorArg)| {
+            let place = places.get(index).copied().unwrap_or(0);
+            BoundaryTensor::of(arg, geometries.number(&arg.tensor), place)
+        };
+        let raw = args.tensors().iter().enumerate().map(raw).collect();
+        let mut boundary = Boundary {
+            args: args.clone(),
+            raw,
+            overlaps,
+            by_buffer: HashTable::new(),
+            older: Vec::new(),
+        };
+        (0..args.accesses().len()).for_each(|index| boundary.add(index));
+        boundary
+    }
+
+    fn add(&mut self, index: usize) {
+        let accesses = self.args.accesses();
+        let buffer = accesses[index].buffer;
+        let is_same = |&other: &u32| accesses[other as usize].buffer == buffer;
+        match self.by_buffer.find_mut(buffer.hash(), is_same) {
+            Some(newest) => self.older.push(std::mem::replace(newest, index as u32)),
+            None => {
+                self.older.push(NONE);
+                let hash = |&other: &u32| accesses[other as usize].buffer.hash();
+                self.by_buffer
+                    .insert_unique(buffer.hash(), index as u32, hash);
+            }
+        }
+    }
+
+    /// The tensor of the boundary that an access is a part of: the very tensor if there is one, else one
+    /// that covers it and allows what is done.
+    fn find(
+        &self,
+        node: u32,
+        argument: usize,
+        tensor: &Tensor,
+        access: &Access,
+    ) -> Result<usize, NotRecordable> {
+        let accesses = self.args.accesses();
+        let buffer = access.buffer;
+        let is_same = |&other: &u32| accesses[other as usize].buffer == buffer;
+        let mut next = self.by_buffer.find(buffer.hash(), is_same).copied();
+        let (mut covering, mut refused) = (None, None);
+        while let Some(index) = next.filter(|&index| index != NONE) {
+            let index = index as usize;
+            next = Some(self.older[index]);
+            let outer = &self.args.tensors()[index];
+            if !covers(&outer.tensor, &accesses[index].view, tensor, &access.view) {
+                continue;
+            }
+            if !allows(outer.tag, access.tag) {
+                refused = Some((index, outer.tag));
+            } else if outer.tensor == *tensor {
+                return Ok(index);
+            } else {
+                covering = Some(index);
+            }
+        }
+        let tag = access.tag;
+        covering.ok_or(match refused {
+            Some((tensor, boundary)) => NotRecordable::Direction {
+                node,
+                argument,
+                tag,
+                tensor,
+                boundary,
+            },
+            None => NotRecordable::Outside {
+                node,
+                argument,
+                buffer,
+            },
+        })
+    }
+}
+
+/// Whether a tensor is a part of another wherever that lies: its bytes are, and it stays aligned.
+pub(super) fn covers(outer: &Tensor, outer_view: &View, inner: &Tensor, view: &View) -> bool {
+    outer.dtype().align() >= inner.dtype().align()
+        && inner.byte_offset() >= outer.byte_offset()
+        && (outer_view == view || outer_view.covers(view))
+}
+
+/// Whether a task may do this to a part of a tensor that the boundary names like that.
+pub(super) fn allows(boundary: Tag, inner: Tag) -> bool {
+    match boundary {
+        Tag::NoDep | Tag::InOut => true,
+        Tag::Input => !inner.writes(),
+        // Reading is allowed once it is written, which is looked at where the edges are known.
+        Tag::Output | Tag::OutputExisting => true,
+    }
+}
+
+impl Intermediate {
+    /// Whether every byte of a view is known to have been written.
+    fn has_written(&self, view: &View) -> bool {
+        view.is_empty() || self.written.iter().any(|written| written.covers(view))
+    }
+
+    fn note_write(&mut self, view: &View) {
+        if self.has_written(view) {
+            return;
+        }
+        let (mut lo, mut hi) = (view.lo(), view.hi());
+        if !view.is_dense() {
+            return self.written.push(*view);
+        }
+        self.written.retain(|other| {
+            let touches = other.is_dense() && other.lo() <= hi && lo <= other.hi();
+            if touches {
+                (lo, hi) = (lo.min(other.lo()), hi.max(other.hi()));
+            }
+            !touches
+        });
+        self.written.push(View::dense(lo, hi));
+    }
+}
+
+/// Every geometry once.
+#[derive(Default)]
+struct Geometries {
+    all: Vec<Geometry>,
+    by_contents: HashTable<u32>,
+}
+
+impl Geometries {
+    fn number(&mut self, tensor: &Tensor) -> u32 {
+        // The hash of the first dimensions tells nearly all geometries apart, the comparison the rest.
+        let strides = tensor
+            .strides()
+            .iter()
+            .fold(u64::from(tensor.dtype().code()), |a, &b| mix(a, b));
+        let hash = tensor.shape().iter().fold(strides, |a, &b| mix(a, b));
+        let all = &self.all;
+        let known = self
+            .by_contents
+            .find(hash, |&at| all[at as usize].fits(tensor));
+        if let Some(&known) = known {
+            return known;
+        }
+        let number = self.all.len() as u32;
+        self.all.push(Geometry::of(tensor));
+        let all = &self.all;
+        self.by_contents
+            .insert_unique(hash, number, |&at| hash_of(&all[at as usize]));
+        number
+    }
+}
+
+fn hash_of(geometry: &Geometry) -> u64 {
+    let strides = geometry
+        .strides()
+        .iter()
+        .fold(u64::from(geometry.dtype), |a, &b| mix(a, b));
+    geometry.shape().iter().fold(strides, |a, &b| mix(a, b))
+}

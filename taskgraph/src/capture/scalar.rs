@@ -1,0 +1,101 @@
+//! Scalars of the boundary: to be forwarded, and nothing else.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use crate::args::Scalar;
+
+/// A scalar of the call that is recorded or replayed.
+///
+/// It can be given to a task and cloned. There is no way to its value: what is computed from it while a
+/// graph is recorded, or decided by it, would be frozen at the value of the first call. Pass a derived
+/// value as one more scalar, make it part of the key, or compute it in a kernel.
+///
+/// ```compile_fail
+/// # fn body(s: taskgraph::capture::BoundaryScalar) {
+/// let derived = s + 1; // no arithmetic
+/// # }
+/// ```
+/// ```compile_fail
+/// # fn body(s: taskgraph::capture::BoundaryScalar) {
+/// if s > 2 {} // no comparison
+/// # }
+/// ```
+/// ```compile_fail
+/// # fn body(s: taskgraph::capture::BoundaryScalar) {
+/// let value: taskgraph::Scalar = s.into(); // no value
+/// # }
+/// ```
+#[derive(Clone, Copy)]
+pub struct BoundaryScalar {
+    value: Scalar,
+    origin: Option<Origin>,
+}
+
+/// Which scalar of which recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) recording: NonZeroU32,
+    pub(crate) index: u32,
+}
+
+impl BoundaryScalar {
+    /// Scalar `index` of the recording with this number.
+    pub(crate) fn recorded(value: Scalar, recording: NonZeroU32, index: u32) -> BoundaryScalar {
+        BoundaryScalar {
+            value,
+            origin: Some(Origin { recording, index }),
+        }
+    }
+
+    /// A scalar of a body that runs eagerly, or whose tasks become part of another recording: to every
+    /// task that it is given to, it is this value.
+    pub fn eager(value: Scalar) -> BoundaryScalar {
+        BoundaryScalar {
+            value,
+            origin: None,
+        }
+    }
+}
+
+impl fmt::Debug for BoundaryScalar {
+    /// Without the value.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BoundaryScalar")
+    }
+}
+
+/// What a task can be given as a scalar: a value, or a scalar of the boundary.
+pub trait IntoScalar: sealed::IntoScalar {}
+
+impl<T: sealed::IntoScalar> IntoScalar for T {}
+
+pub(crate) mod sealed {
+    use super::{BoundaryScalar, Origin};
+    use crate::args::Scalar;
+
+    #[expect(
+        unnameable_types,
+        reason = "sealed: where a scalar comes from is for the recorder only"
+    )]
+    pub trait IntoScalar {
+        fn parts(self) -> Parts;
+    }
+
+    /// A value, and where it comes from when it is one of a boundary.
+    #[derive(Debug)]
+    #[expect(unnameable_types, reason = "the inside of a sealed trait")]
+    pub struct Parts(pub(crate) Scalar, pub(crate) Option<Origin>);
+
+    impl<T: Into<Scalar>> IntoScalar for T {
+        fn parts(self) -> Parts {
+            Parts(self.into(), None)
+        }
+    }
+
+    impl IntoScalar for BoundaryScalar {
+        fn parts(self) -> Parts {
+            Parts(self.value, self.origin)
+        }
+    }
+}
