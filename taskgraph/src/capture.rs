@@ -54,7 +54,9 @@ mod definition;
 mod hash;
 mod layout;
 mod record;
+mod refusal;
 pub(crate) mod scalar;
+mod sources;
 
 pub use args::{ArgSource, Bindings, NodeArg, ResolveError, ScalarSource};
 pub use boundary::{BindError, Binding, Mismatch, MismatchKind};
@@ -63,7 +65,8 @@ pub(crate) use definition::Targets;
 pub use definition::{Definition, NodeRef, Predicate};
 pub(crate) use layout::DATA;
 pub use layout::SCHEMA;
-pub use record::{NodeSpec, NotRecordable, Recorder};
+pub use record::{NodeSpec, Recorder};
+pub use refusal::NotRecordable;
 pub use scalar::{BoundaryScalar, IntoScalar};
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ use super::layout::{
     ITEM_BYTES, MAGIC, Member, Node, Overlap, PredicateWord, READS_UNWRITTEN, SCHEMA, ScalarWord,
     Section, placement, source,
 };
-use super::record::{allows, covers, turn_round};
+use super::record::turn_round;
+use super::sources::{allows, covers};
 use crate::args::{Scalar, Tag};
 use crate::buffer::{BufferId, BufferKind};
 use crate::dtype::DType;
@@ -275,9 +276,9 @@ fn check_edges(it: &Definition) -> Result<(), DecodeError> {
     check_ends(offsets.iter().copied(), fan_in.len(), "fan-in")?;
     let mut last_seen = vec![0; n_nodes];
     for (to, pair) in offsets.windows(2).enumerate() {
-        for at in pair[0] as usize..pair[1] as usize {
-            let from = (fan_in[at] & !DATA) as usize;
-            item(from < to && last_seen[from] != to, "fan-in", at)?;
+        for edge in &fan_in[pair[0] as usize..pair[1] as usize] {
+            let from = (edge & !DATA) as usize;
+            item(from < to && last_seen[from] != to, "fan-in", to)?;
             last_seen[from] = to;
         }
     }

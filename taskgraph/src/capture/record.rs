@@ -7,24 +7,22 @@
 
 use std::num::NonZeroU32;
 
-use hashbrown::{HashMap, HashTable};
-use smallvec::SmallVec;
+use hashbrown::HashMap;
 
-use super::boundary::each_overlap;
 use super::definition::{Definition, Writer};
-use super::hash::mix;
 use super::layout::{
-    Allocation, Arg, BoundaryTensor, DATA, Geometry, HEAP_ALIGN, Member, Node, Overlap,
-    PredicateWord, READS_UNWRITTEN, ScalarWord, Section, placement, source,
+    Allocation, Arg, DATA, HEAP_ALIGN, Member, Node, PredicateWord, READS_UNWRITTEN, ScalarWord,
+    Section, placement, source,
 };
+use super::refusal::NotRecordable;
 use super::scalar::BoundaryScalar;
+use super::sources::{Boundary, Geometries, Intermediate};
 use crate::args::{Access, ScalarArg, Tag, TaskArgs};
 use crate::buffer::{BufferId, BufferKind};
 use crate::dtype::DType;
 use crate::infer::{Ledger, NONE, Why};
 use crate::schedule::{Inference, Placement};
 use crate::tensor::{Tensor, TensorError};
-use crate::view::View;
 
 /// Owner of the buffers that stand for intermediate memory while a body is recorded.
 const RECORDED: u64 = u64::MAX;
@@ -67,86 +65,6 @@ impl<'a> NodeSpec<'a> {
     }
 }
 
-/// Why a body cannot be replayed. It can still be run eagerly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum NotRecordable {
-    /// A task touches bytes that no tensor of the boundary has.
-    #[error(
-        "argument {argument} of node {node} touches bytes of {buffer} that no tensor of the boundary \
-         covers; add the tensor to the arguments of the graph"
-    )]
-    Outside {
-        /// Which submit of the body.
-        node: u32,
-        /// Position among its tensors.
-        argument: usize,
-        /// The buffer.
-        buffer: BufferId,
-    },
-    /// A task does to a tensor of the boundary what that was not given for.
-    #[error(
-        "argument {argument} of node {node} is tagged {tag:?}, and tensor {tensor} of the boundary, \
-         which it is a part of, {boundary:?}; tag that so that it allows both"
-    )]
-    Direction {
-        /// Which submit of the body.
-        node: u32,
-        /// Position among its tensors.
-        argument: usize,
-        /// How the task names it.
-        tag: Tag,
-        /// Position in the boundary.
-        tensor: usize,
-        /// How the boundary names it.
-        boundary: Tag,
-    },
-    /// A task reads a tensor that the boundary says is overwritten, before any node has written it.
-    #[error(
-        "argument {argument} of node {node} reads tensor {tensor} of the boundary, an output that no \
-         earlier node has written; tag it as inout"
-    )]
-    UnwrittenOutput {
-        /// Which submit of the body.
-        node: u32,
-        /// Position among its tensors.
-        argument: usize,
-        /// Position in the boundary.
-        tensor: usize,
-    },
-    /// A scalar belongs to another recording.
-    #[error("scalar {scalar} of node {node} is one of another call, which has ended")]
-    ForeignScalar {
-        /// Which submit of the body.
-        node: u32,
-        /// Position among its scalars.
-        scalar: usize,
-    },
-    /// `after` names something that is no earlier node of this body.
-    #[error(
-        "node {node} comes after a task outside of the graph; express that by a tensor of the \
-         boundary, or put the graph itself after it"
-    )]
-    OutsideTask {
-        /// Which submit of the body.
-        node: u32,
-    },
-    /// The graph is too large for the format.
-    #[error("node {node} is one too many: {what} do not fit in a definition")]
-    TooLarge {
-        /// Which submit of the body.
-        node: u32,
-        /// What there is too much of.
-        what: &'static str,
-    },
-    /// No such placement: no worker, one twice, or one beyond the limit.
-    #[error("the placement of node {node} names no worker, one twice, or one that cannot exist")]
-    Placement {
-        /// Which submit of the body.
-        node: u32,
-    },
-}
-
 /// Takes down the tasks of a body.
 ///
 /// Costs about as much per node as a submit; memory in proportion to what is recorded.
@@ -172,25 +90,6 @@ pub struct Recorder {
     by_digest: HashMap<[u8; 32], u32>,
     /// Whether each access of the node being recorded met data of an earlier node; scratch.
     met_data: Vec<bool>,
-}
-
-/// The boundary of a call that is recorded.
-struct Boundary {
-    args: TaskArgs,
-    raw: Vec<BoundaryTensor>,
-    overlaps: Vec<Overlap>,
-    /// The newest tensor in each buffer, by hash.
-    by_buffer: HashTable<u32>,
-    /// For each tensor an older one in the same buffer.
-    older: Vec<u32>,
-}
-
-/// Intermediate memory while it is recorded.
-struct Intermediate {
-    place: Allocation,
-    is_used: bool,
-    /// Views that were overwritten whole. Runs are joined.
-    written: SmallVec<[View; 2]>,
 }
 
 impl std::fmt::Debug for Recorder {
@@ -284,11 +183,7 @@ impl Recorder {
             return Err(TensorError::BackingTooLarge { backing_bytes: end });
         }
         self.heap_bytes = end;
-        self.allocations.push(Intermediate {
-            place: Allocation { offset, bytes },
-            is_used: false,
-            written: SmallVec::new(),
-        });
+        self.allocations.push(Intermediate::new(offset, bytes));
         Ok(tensor)
     }
 
@@ -622,168 +517,4 @@ pub(super) fn turn_round(offsets: &[u32], fan_in: &[u32]) -> (Vec<u32>, Vec<u32>
         }
     }
     (out_offsets, out, roots)
-}
-
-impl Boundary {
-    fn new(args: &TaskArgs, places: &[u32], geometries: &mut Geometries) -> Boundary {
-        let mut overlaps = Vec::new();
-        each_overlap(args, |overlap| overlaps.push(overlap));
-        overlaps.sort_unstable();
-        let raw = |(index, arg): (usize, &crate::args::TensorArg)| {
-            let place = places.get(index).copied().unwrap_or(0);
-            BoundaryTensor::of(arg, geometries.number(&arg.tensor), place)
-        };
-        let raw = args.tensors().iter().enumerate().map(raw).collect();
-        let mut boundary = Boundary {
-            args: args.clone(),
-            raw,
-            overlaps,
-            by_buffer: HashTable::new(),
-            older: Vec::new(),
-        };
-        (0..args.accesses().len()).for_each(|index| boundary.add(index));
-        boundary
-    }
-
-    fn add(&mut self, index: usize) {
-        let accesses = self.args.accesses();
-        let buffer = accesses[index].buffer;
-        let is_same = |&other: &u32| accesses[other as usize].buffer == buffer;
-        match self.by_buffer.find_mut(buffer.hash(), is_same) {
-            Some(newest) => self.older.push(std::mem::replace(newest, index as u32)),
-            None => {
-                self.older.push(NONE);
-                let hash = |&other: &u32| accesses[other as usize].buffer.hash();
-                self.by_buffer
-                    .insert_unique(buffer.hash(), index as u32, hash);
-            }
-        }
-    }
-
-    /// The tensor of the boundary that an access is a part of: the very tensor if there is one, else one
-    /// that covers it and allows what is done.
-    fn find(
-        &self,
-        node: u32,
-        argument: usize,
-        tensor: &Tensor,
-        access: &Access,
-    ) -> Result<usize, NotRecordable> {
-        let accesses = self.args.accesses();
-        let buffer = access.buffer;
-        let is_same = |&other: &u32| accesses[other as usize].buffer == buffer;
-        let mut next = self.by_buffer.find(buffer.hash(), is_same).copied();
-        let (mut covering, mut refused) = (None, None);
-        while let Some(index) = next.filter(|&index| index != NONE) {
-            let index = index as usize;
-            next = Some(self.older[index]);
-            let outer = &self.args.tensors()[index];
-            if !covers(&outer.tensor, &accesses[index].view, tensor, &access.view) {
-                continue;
-            }
-            if !allows(outer.tag, access.tag) {
-                refused = Some((index, outer.tag));
-            } else if outer.tensor == *tensor {
-                return Ok(index);
-            } else {
-                covering = Some(index);
-            }
-        }
-        let tag = access.tag;
-        covering.ok_or(match refused {
-            Some((tensor, boundary)) => NotRecordable::Direction {
-                node,
-                argument,
-                tag,
-                tensor,
-                boundary,
-            },
-            None => NotRecordable::Outside {
-                node,
-                argument,
-                buffer,
-            },
-        })
-    }
-}
-
-/// Whether a tensor is a part of another wherever that lies: its bytes are, and it stays aligned.
-pub(super) fn covers(outer: &Tensor, outer_view: &View, inner: &Tensor, view: &View) -> bool {
-    outer.dtype().align() >= inner.dtype().align()
-        && inner.byte_offset() >= outer.byte_offset()
-        && (outer_view == view || outer_view.covers(view))
-}
-
-/// Whether a task may do this to a part of a tensor that the boundary names like that.
-pub(super) fn allows(boundary: Tag, inner: Tag) -> bool {
-    match boundary {
-        Tag::NoDep | Tag::InOut => true,
-        Tag::Input => !inner.writes(),
-        // Reading is allowed once it is written, which is looked at where the edges are known.
-        Tag::Output | Tag::OutputExisting => true,
-    }
-}
-
-impl Intermediate {
-    /// Whether every byte of a view is known to have been written.
-    fn has_written(&self, view: &View) -> bool {
-        view.is_empty() || self.written.iter().any(|written| written.covers(view))
-    }
-
-    fn note_write(&mut self, view: &View) {
-        if self.has_written(view) {
-            return;
-        }
-        let (mut lo, mut hi) = (view.lo(), view.hi());
-        if !view.is_dense() {
-            return self.written.push(*view);
-        }
-        self.written.retain(|other| {
-            let touches = other.is_dense() && other.lo() <= hi && lo <= other.hi();
-            if touches {
-                (lo, hi) = (lo.min(other.lo()), hi.max(other.hi()));
-            }
-            !touches
-        });
-        self.written.push(View::dense(lo, hi));
-    }
-}
-
-/// Every geometry once.
-#[derive(Default)]
-struct Geometries {
-    all: Vec<Geometry>,
-    by_contents: HashTable<u32>,
-}
-
-impl Geometries {
-    fn number(&mut self, tensor: &Tensor) -> u32 {
-        // The hash of the first dimensions tells nearly all geometries apart, the comparison the rest.
-        let strides = tensor
-            .strides()
-            .iter()
-            .fold(u64::from(tensor.dtype().code()), |a, &b| mix(a, b));
-        let hash = tensor.shape().iter().fold(strides, |a, &b| mix(a, b));
-        let all = &self.all;
-        let known = self
-            .by_contents
-            .find(hash, |&at| all[at as usize].fits(tensor));
-        if let Some(&known) = known {
-            return known;
-        }
-        let number = self.all.len() as u32;
-        self.all.push(Geometry::of(tensor));
-        let all = &self.all;
-        self.by_contents
-            .insert_unique(hash, number, |&at| hash_of(&all[at as usize]));
-        number
-    }
-}
-
-fn hash_of(geometry: &Geometry) -> u64 {
-    let strides = geometry
-        .strides()
-        .iter()
-        .fold(u64::from(geometry.dtype), |a, &b| mix(a, b));
-    geometry.shape().iter().fold(strides, |a, &b| mix(a, b))
 }

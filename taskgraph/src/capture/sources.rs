@@ -1,0 +1,204 @@
+//! What the arguments of recorded tasks are parts of: the boundary, and intermediate memory.
+
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+
+use super::boundary::each_overlap;
+use super::hash::mix;
+use super::layout::{Allocation, BoundaryTensor, Geometry, Overlap};
+use super::refusal::NotRecordable;
+use crate::args::{Access, Tag, TaskArgs};
+use crate::infer::NONE;
+use crate::tensor::Tensor;
+use crate::view::View;
+
+/// The boundary of a call that is recorded.
+pub(super) struct Boundary {
+    pub(super) args: TaskArgs,
+    pub(super) raw: Vec<BoundaryTensor>,
+    pub(super) overlaps: Vec<Overlap>,
+    /// The newest tensor in each buffer, by hash.
+    by_buffer: HashTable<u32>,
+    /// For each tensor an older one in the same buffer.
+    older: Vec<u32>,
+}
+
+/// Intermediate memory while it is recorded.
+pub(super) struct Intermediate {
+    pub(super) place: Allocation,
+    pub(super) is_used: bool,
+    /// Views that were overwritten whole. Runs are joined.
+    written: SmallVec<[View; 2]>,
+}
+
+impl Boundary {
+    pub(super) fn new(args: &TaskArgs, places: &[u32], geometries: &mut Geometries) -> Boundary {
+        let mut overlaps = Vec::new();
+        each_overlap(args, |overlap| overlaps.push(overlap));
+        overlaps.sort_unstable();
+        let raw = |(index, arg): (usize, &crate::args::TensorArg)| {
+            let place = places.get(index).copied().unwrap_or(0);
+            BoundaryTensor::of(arg, geometries.number(&arg.tensor), place)
+        };
+        let raw = args.tensors().iter().enumerate().map(raw).collect();
+        let mut boundary = Boundary {
+            args: args.clone(),
+            raw,
+            overlaps,
+            by_buffer: HashTable::new(),
+            older: Vec::new(),
+        };
+        (0..args.accesses().len()).for_each(|index| boundary.add(index));
+        boundary
+    }
+
+    fn add(&mut self, index: usize) {
+        let accesses = self.args.accesses();
+        let buffer = accesses[index].buffer;
+        let is_same = |&other: &u32| accesses[other as usize].buffer == buffer;
+        match self.by_buffer.find_mut(buffer.hash(), is_same) {
+            Some(newest) => self.older.push(std::mem::replace(newest, index as u32)),
+            None => {
+                self.older.push(NONE);
+                let hash = |&other: &u32| accesses[other as usize].buffer.hash();
+                self.by_buffer
+                    .insert_unique(buffer.hash(), index as u32, hash);
+            }
+        }
+    }
+
+    /// The tensor of the boundary that an access is a part of: the very tensor if there is one, else one
+    /// that covers it and allows what is done.
+    pub(super) fn find(
+        &self,
+        node: u32,
+        argument: usize,
+        tensor: &Tensor,
+        access: &Access,
+    ) -> Result<usize, NotRecordable> {
+        let accesses = self.args.accesses();
+        let buffer = access.buffer;
+        let is_same = |&other: &u32| accesses[other as usize].buffer == buffer;
+        let mut next = self.by_buffer.find(buffer.hash(), is_same).copied();
+        let (mut covering, mut refused) = (None, None);
+        while let Some(index) = next.filter(|&index| index != NONE) {
+            let index = index as usize;
+            next = Some(self.older[index]);
+            let outer = &self.args.tensors()[index];
+            if !covers(&outer.tensor, &accesses[index].view, tensor, &access.view) {
+                continue;
+            }
+            if !allows(outer.tag, access.tag) {
+                refused = Some((index, outer.tag));
+            } else if outer.tensor == *tensor {
+                return Ok(index);
+            } else {
+                covering = Some(index);
+            }
+        }
+        let tag = access.tag;
+        covering.ok_or(match refused {
+            Some((tensor, boundary)) => NotRecordable::Direction {
+                node,
+                argument,
+                tag,
+                tensor,
+                boundary,
+            },
+            None => NotRecordable::Outside {
+                node,
+                argument,
+                buffer,
+            },
+        })
+    }
+}
+
+/// Whether a tensor is a part of another wherever that lies: its bytes are, and it stays aligned.
+pub(super) fn covers(outer: &Tensor, outer_view: &View, inner: &Tensor, view: &View) -> bool {
+    outer.dtype().align() >= inner.dtype().align()
+        && inner.byte_offset() >= outer.byte_offset()
+        && (outer_view == view || outer_view.covers(view))
+}
+
+/// Whether a task may do this to a part of a tensor that the boundary names like that.
+pub(super) fn allows(boundary: Tag, inner: Tag) -> bool {
+    match boundary {
+        Tag::NoDep | Tag::InOut => true,
+        Tag::Input => !inner.writes(),
+        // Reading is allowed once it is written, which is looked at where the edges are known.
+        Tag::Output | Tag::OutputExisting => true,
+    }
+}
+
+impl Intermediate {
+    pub(super) fn new(offset: u64, bytes: u64) -> Intermediate {
+        Intermediate {
+            place: Allocation { offset, bytes },
+            is_used: false,
+            written: SmallVec::new(),
+        }
+    }
+
+    /// Whether every byte of a view is known to have been written.
+    pub(super) fn has_written(&self, view: &View) -> bool {
+        view.is_empty() || self.written.iter().any(|written| written.covers(view))
+    }
+
+    pub(super) fn note_write(&mut self, view: &View) {
+        if self.has_written(view) {
+            return;
+        }
+        let (mut lo, mut hi) = (view.lo(), view.hi());
+        if !view.is_dense() {
+            return self.written.push(*view);
+        }
+        self.written.retain(|other| {
+            let touches = other.is_dense() && other.lo() <= hi && lo <= other.hi();
+            if touches {
+                (lo, hi) = (lo.min(other.lo()), hi.max(other.hi()));
+            }
+            !touches
+        });
+        self.written.push(View::dense(lo, hi));
+    }
+}
+
+/// Every geometry once.
+#[derive(Default)]
+pub(super) struct Geometries {
+    pub(super) all: Vec<Geometry>,
+    by_contents: HashTable<u32>,
+}
+
+impl Geometries {
+    pub(super) fn number(&mut self, tensor: &Tensor) -> u32 {
+        // The hash of the first dimensions tells nearly all geometries apart, the comparison the rest.
+        let strides = tensor
+            .strides()
+            .iter()
+            .fold(u64::from(tensor.dtype().code()), |a, &b| mix(a, b));
+        let hash = tensor.shape().iter().fold(strides, |a, &b| mix(a, b));
+        let all = &self.all;
+        let known = self
+            .by_contents
+            .find(hash, |&at| all[at as usize].fits(tensor));
+        if let Some(&known) = known {
+            return known;
+        }
+        let number = self.all.len() as u32;
+        self.all.push(Geometry::of(tensor));
+        let all = &self.all;
+        self.by_contents
+            .insert_unique(hash, number, |&at| hash_of(&all[at as usize]));
+        number
+    }
+}
+
+fn hash_of(geometry: &Geometry) -> u64 {
+    let strides = geometry
+        .strides()
+        .iter()
+        .fold(u64::from(geometry.dtype), |a, &b| mix(a, b));
+    geometry.shape().iter().fold(strides, |a, &b| mix(a, b))
+}
