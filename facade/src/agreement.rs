@@ -13,7 +13,8 @@
 //!
 //! A child serves a control request between two tasks, so a change waits for the tasks that run. A child that is dead is
 //! left out: when it is started again it gets the callables as they are then. A commit cannot be refused; a child that dies
-//! in it is dead, as ever. One that breaks the protocol in it makes the parent take the change back where it was committed.
+//! in it is dead, as ever. One that breaks the protocol in it, or does not answer for a long time, makes the parent take the
+//! change back where it was committed or may still be.
 //!
 //! # Races considered
 //!
@@ -30,6 +31,7 @@ use device::Digest;
 use serde::{Deserialize, Serialize};
 
 use crate::callable::{Body, Registry};
+use crate::clock::WireInstant;
 use crate::control::{ControlReply, ControlRequest, RemoteError};
 use crate::engine::{Engine, Job, JobOutcome, LineKind};
 use crate::error::{AgreeCause, CallableError};
@@ -92,6 +94,7 @@ impl<'a> Round<'a> {
         kinds: impl Iterator<Item = LineKind>,
         body: &Body,
         limit: Duration,
+        deadline: Instant,
     ) -> Self {
         let alive: Vec<bool> = {
             let lines = engine.claim_lines();
@@ -104,7 +107,7 @@ impl<'a> Round<'a> {
             engine,
             lines: lines.map(|(index, _)| index).collect(),
             limit,
-            deadline: Instant::now() + limit,
+            deadline,
         }
     }
 
@@ -112,7 +115,7 @@ impl<'a> Round<'a> {
     pub(crate) fn prepare(&self, change: &Change) -> Result<(), AgreeCause> {
         let asked = ControlRequest::Prepare {
             change: change.clone(),
-            left: self.deadline.saturating_duration_since(Instant::now()),
+            until: WireInstant::of(self.deadline),
         };
         let jobs = self.ask(&self.lines, &asked, self.deadline);
         let Some(cause) = jobs.iter().find_map(|job| self.failure(job)) else {
@@ -146,20 +149,28 @@ impl<'a> Round<'a> {
             Some(AgreeCause::Died(_)) | None => None,
             Some(cause) => Some(cause),
         });
-        let Some(cause) = broken else {
-            return Ok(());
-        };
-        if let Some(back) = back {
-            let committed = jobs.iter().filter(|job| self.failure(job).is_none());
-            self.take_back(&committed.map(|job| job.line).collect::<Vec<_>>(), back);
+        match (broken, back) {
+            (Some(cause), Some(back)) => {
+                // One that has not answered may still commit; the way back comes after.
+                let others = jobs
+                    .iter()
+                    .filter(|job| self.failure(job).is_none() || !job.is_done());
+                self.take_back(&others.map(|job| job.line).collect::<Vec<_>>(), back);
+                Err(cause)
+            }
+            // There is no way back for what only a fork could copy: those that have committed stand, and so does the change.
+            (Some(cause), None) => {
+                tracing::error!(%cause, "a worker does not follow a change of the callables");
+                Ok(())
+            }
+            (None, _) => Ok(()),
         }
-        Err(cause)
     }
 
     fn take_back(&self, lines: &[usize], back: &Change) {
         let prepare = ControlRequest::Prepare {
             change: back.clone(),
-            left: COMMIT_PATIENCE,
+            until: WireInstant::of(self.patience()),
         };
         self.ask(lines, &prepare, self.patience());
         let commit = ControlRequest::Conclude(Conclusion::Commit);

@@ -230,7 +230,11 @@ impl Registry {
         name: &str,
         maker: &Maker,
     ) -> Result<Digest, CallableError> {
-        let handle = self.insert::<kind::Function>(name, maker.body(), Some(maker.clone()))?;
+        let unmade = || CallableError::Unmade {
+            name: name.to_owned(),
+        };
+        let body = maker.body().ok_or_else(unmade)?;
+        let handle = self.insert::<kind::Function>(name, body, Some(maker.clone()))?;
         Ok(handle.digest)
     }
 

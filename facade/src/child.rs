@@ -19,7 +19,7 @@ mod staging;
 mod sub;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use device::{Digest, Platform};
 use mailbox::{ChildEnd, Control, FdChannel, FeedWriter, Mailbox, NextError, Request, Task};
@@ -98,7 +98,7 @@ impl Seat {
 /// What a role does with the requests that it gets.
 trait Executor {
     /// Brings up what is below and around; the answer to `Init`.
-    fn init(&mut self, left: Duration, board: &Board) -> Result<TreeNode, RemoteError>;
+    fn init(&mut self, until: Instant, board: &Board) -> Result<TreeNode, RemoteError>;
 
     /// Runs a task of a registered callable. `accept` is called when it really begins.
     fn run(
@@ -111,17 +111,29 @@ trait Executor {
     /// Makes sure that a change of the callables can be used, without using it. `entry` is what comes or goes.
     fn prepare(
         &mut self,
-        change: &Change,
-        digest: &Digest,
-        entry: &Entry,
-        left: Duration,
-    ) -> Result<(), RemoteError>;
+        _change: &Change,
+        _digest: &Digest,
+        _entry: &Entry,
+        _until: Instant,
+    ) -> Result<(), RemoteError> {
+        Ok(())
+    }
 
     /// Uses what was prepared: `registry` is the new one.
-    fn commit(&mut self, digest: &Digest, registry: &Arc<Registry>);
+    fn commit(&mut self, _digest: &Digest, _registry: &Arc<Registry>) {}
 
     /// Forgets what was prepared.
-    fn abort(&mut self, digest: &Digest);
+    fn abort(&mut self, _digest: &Digest) {}
+
+    /// How the subtree fares. Asked of workers with children only.
+    fn look(&mut self, _until: Instant) -> Result<TreeNode, RemoteError> {
+        Err(no_children())
+    }
+
+    /// Starts a dead worker of the subtree again. Asked of workers with children only.
+    fn respawn(&mut self, _path: &str, _until: Instant) -> Result<TreeNode, RemoteError> {
+        Err(no_children())
+    }
 
     /// Serves a request about device memory; the buffer that it names is mapped already.
     fn memory(
@@ -286,7 +298,7 @@ impl Child {
     }
 
     /// Applies the settings, then brings up what is below and around.
-    fn init(&mut self, left: Duration) -> Result<TreeNode, RemoteError> {
+    fn init(&mut self, until: Instant) -> Result<TreeNode, RemoteError> {
         let path = &self.seat.path;
         let failed = |operation: &str, message| {
             RemoteError::new(FaultKind::Runtime, path, operation, message)
@@ -299,7 +311,7 @@ impl Child {
             let applied = settings.apply();
             applied.map_err(|error| failed("apply its settings", error.to_string()))?;
             board.note(StartPhase::Configured);
-            let node = executor.init(left, &board)?;
+            let node = executor.init(until, &board)?;
             let effective = settings.effective();
             Ok(TreeNode {
                 made: Some(self.seat.made),
@@ -315,7 +327,7 @@ impl Child {
         outcome
     }
 
-    fn prepare(&mut self, change: &Change, left: Duration) -> Result<(), RemoteError> {
+    fn prepare(&mut self, change: &Change, until: Instant) -> Result<(), RemoteError> {
         let path = &self.seat.path;
         let failed = |message| RemoteError::new(FaultKind::Arguments, path, CHANGE, message);
         if self.pending.is_some() {
@@ -327,7 +339,7 @@ impl Child {
         let entry = self.registry.find(&digest).or(registry.find(&digest));
         let entry = entry.ok_or_else(|| failed(format!("no callable has digest {digest:#}")))?;
         let executor = &mut self.executor;
-        let prepare = || executor.prepare(change, &digest, entry, left);
+        let prepare = || executor.prepare(change, &digest, entry, until);
         panics::caught(path, CHANGE, prepare)??;
         self.pending.keep(digest, registry);
         Ok(())
@@ -349,10 +361,17 @@ impl Child {
 
     fn serve_control(&mut self, message: &ControlRequest) -> Result<ControlReply, RemoteError> {
         match message {
-            ControlRequest::Init { left } => self.init(*left).map(ControlReply::Ready),
-            ControlRequest::Prepare { change, left } => {
-                self.prepare(change, *left).map(|()| ControlReply::Done)
+            ControlRequest::Init { until } => self.init(until.here()).map(ControlReply::Ready),
+            ControlRequest::Look { until } => {
+                self.executor.look(until.here()).map(ControlReply::Ready)
             }
+            ControlRequest::Respawn { path, until } => {
+                let respawned = self.executor.respawn(path, until.here());
+                respawned.map(ControlReply::Ready)
+            }
+            ControlRequest::Prepare { change, until } => self
+                .prepare(change, until.here())
+                .map(|()| ControlReply::Done),
             ControlRequest::Conclude(conclusion) => {
                 self.conclude(*conclusion);
                 Ok(ControlReply::Done)
@@ -379,6 +398,12 @@ impl Child {
             }
         }
     }
+}
+
+/// A role without children was asked about them. The parent asks others only.
+fn no_children() -> RemoteError {
+    let reason = "this worker has no children".to_owned();
+    RemoteError::new(FaultKind::Runtime, "", "look at its children", reason)
 }
 
 /// What a change of the callables is called in messages.

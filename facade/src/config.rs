@@ -10,6 +10,7 @@ use device::{Arch, Platform};
 use procfork::Settings;
 
 use crate::error::{ConfigError, Error};
+use crate::tree_plan;
 use crate::worker::Worker;
 
 use self::settings::ProcessSettings;
@@ -226,14 +227,11 @@ impl NodeSpec {
                 name: name.to_owned(),
             });
         }
-        let named: Vec<&String> = self
-            .children
-            .iter()
-            .filter_map(|c| c.name.as_ref())
-            .collect();
-        for (idx, child) in named.iter().enumerate() {
-            if named[..idx].contains(child) {
-                let (name, child) = (name.to_owned(), (*child).clone());
+        let paths = tree_plan::child_paths(name, self);
+        for (idx, path) in paths.iter().enumerate() {
+            if paths[..idx].contains(path) {
+                let child = path.rsplit('/').next().unwrap_or(path).to_owned();
+                let name = name.to_owned();
                 return Err(ConfigError::NameTwice { name, child });
             }
         }

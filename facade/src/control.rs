@@ -4,21 +4,21 @@
 //! Tasks have a form of their own (module `wire`), since they are paid for once each.
 
 use std::fmt;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::agreement::{Change, Conclusion};
+use crate::clock::WireInstant;
 use crate::tree::TreeNode;
 use crate::wire::WireBuffer;
 
 /// What a parent asks of a child beside its tasks. Each request gets exactly one [`ControlReply`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ControlRequest {
-    /// Bring up everything below and around the child, within what is left of the start's deadline.
+    /// Bring up everything below and around the child, within the start's deadline.
     Init {
-        /// Time left when the request was written.
-        left: Duration,
+        /// The deadline.
+        until: WireInstant,
     },
     /// Allocate device memory, to be known under this name.
     Malloc { name: DeviceName, bytes: u64 },
@@ -42,11 +42,23 @@ pub(crate) enum ControlRequest {
     Prepare {
         /// What changes.
         change: Change,
-        /// Time left when the request was written.
-        left: Duration,
+        /// The deadline.
+        until: WireInstant,
     },
     /// Use the change that was prepared, or forget it.
     Conclude(Conclusion),
+    /// Say how the subtree fares.
+    Look {
+        /// When the answer is of no use any more.
+        until: WireInstant,
+    },
+    /// Start a dead worker of the subtree again.
+    Respawn {
+        /// Which.
+        path: String,
+        /// The deadline.
+        until: WireInstant,
+    },
     /// Forget a shared buffer: unmap it, here and below.
     Unmap { buffer: WireBuffer },
 }
@@ -89,6 +101,8 @@ pub enum FaultKind {
     Arguments,
     /// A worker below died.
     WorkerDied,
+    /// A time limit passed.
+    Deadline,
     /// The runtime itself could not go on: memory, descriptors, a malformed message.
     Runtime,
 }
@@ -127,12 +141,13 @@ impl RemoteError {
 const SEPARATOR: char = '\u{1f}';
 
 impl FaultKind {
-    const ALL: [FaultKind; 6] = [
+    const ALL: [FaultKind; 7] = [
         FaultKind::Panicked,
         FaultKind::Returned,
         FaultKind::Device,
         FaultKind::Arguments,
         FaultKind::WorkerDied,
+        FaultKind::Deadline,
         FaultKind::Runtime,
     ];
 }

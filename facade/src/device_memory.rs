@@ -17,7 +17,7 @@ use crate::control::{ControlReply, ControlRequest, DeviceName};
 use crate::element::Element;
 use crate::engine::{Engine, Job, JobOutcome, LineKind};
 use crate::error::{Error, MemoryError};
-use crate::start::Started;
+use crate::started::Started;
 use crate::tree_plan::Plan;
 use crate::wire::WireBuffer;
 use crate::worker::{MEMORY, Worker};

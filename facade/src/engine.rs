@@ -196,8 +196,7 @@ impl Engine {
             lines.take_news(&mut core);
         }
         self.send_ready(&mut lines, &mut core);
-        let failed_sends = lines.has_failed_sends();
-        if failed_sends {
+        if lines.has_losses() {
             drop(core);
             self.bury_dead(&self.children.read(), &mut lines);
             core = self.core.lock();
@@ -354,7 +353,7 @@ impl Engine {
         lines.take_news(&mut core);
         self.send_ready(lines, &mut core);
         drop(core);
-        if lines.has_failed_sends() {
+        if lines.has_losses() {
             self.bury_dead(children, lines);
         }
     }
@@ -376,12 +375,24 @@ impl Engine {
         {
             watch.leave();
         }
+        lines.end_condemned(children);
+        // The exact cause of a death may take a while to be known. Nobody else is kept waiting for it.
+        let dead = lines.dead_of(children);
         let mut core = self.core.lock();
         lines.take_news(&mut core);
-        for child in children.iter() {
-            lines.bury_if_dead(child, &mut core);
+        for dead in dead {
+            lines.bury(dead, &mut core);
         }
         lines.fail_failed_sends(&mut core);
+        self.send_ready(lines, &mut core);
+    }
+
+    /// The children of these lines have been ended: what was on them fails, for whoever waits for it still.
+    pub(crate) fn lose_ended(&self, ended: &[procfork::Ended], lines: &mut Lines) {
+        let mut core = self.core.lock();
+        for ended in ended {
+            lines.lose_ended(ended, &mut core);
+        }
         self.send_ready(lines, &mut core);
     }
 
@@ -401,6 +412,7 @@ impl Engine {
             return Ok(());
         }
         let me = self.me.upgrade().expect("its own caller holds it");
+        self.stopping.store(false, Ordering::Release);
         let spawned = std::thread::Builder::new().name("driver".to_owned());
         *thread = Some(
             spawned
@@ -410,18 +422,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the background driver, so that a process that closed its worker has no thread of it left.
-    pub(crate) fn stop_background(&self) {
+    /// Ends the background driver, so that a process that closed its worker has no thread of it left. Says whether there
+    /// was one; [`Engine::ensure_background`] starts it again.
+    pub(crate) fn stop_background(&self) -> bool {
         self.stopping.store(true, Ordering::Release);
         {
             let _core = self.core.lock();
             self.background.notify_all();
         }
         self.doorbell.ring();
-        if let Some(thread) = self.background_thread.lock().take() {
+        let thread = self.background_thread.lock().take();
+        let was_there = thread.is_some();
+        if let Some(thread) = thread {
             // A panic of the driver was reported when it happened.
             let _ = thread.join();
         }
+        was_there
     }
 
     /// Drives while detached runs are unfinished and nobody waits; sleeps otherwise.

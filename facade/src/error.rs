@@ -68,10 +68,10 @@ pub enum Error {
         worker: String,
     },
     /// Only a dead worker is started again.
-    #[error("start child {index} again: it is not dead; dead are {dead:?}")]
+    #[error("start worker `{worker}` again: no dead worker has this path; dead are {dead:?}")]
     Alive {
         /// Asked for.
-        index: usize,
+        worker: String,
         /// Paths of the dead.
         dead: Vec<String>,
     },
@@ -365,7 +365,7 @@ impl StartCause {
 }
 
 /// A process of the tree is dead.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 #[error("worker `{worker}` (pid {pid}) {cause}{}", said(last_words.as_ref()))]
 #[non_exhaustive]
 pub struct WorkerDied {

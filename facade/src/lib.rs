@@ -57,6 +57,7 @@ struct Readme;
 mod config;
 mod progress;
 mod start;
+mod started;
 mod tree;
 mod tree_plan;
 mod worker;
@@ -73,6 +74,7 @@ mod element;
 mod view;
 
 mod child;
+mod clock;
 mod control;
 mod engine;
 mod incarnation;

@@ -499,6 +499,11 @@ impl<'e> Orchestrator<'e> {
                 died: WorkerDied::clone(died),
             };
         }
+        if let taskgraph::SubmitError::TooFewSubWorkers { .. } = source
+            && let Some(died) = self.engine.core().first_death(self.plan.n_next_level())
+        {
+            return SubmitError::WorkerDied { callable, died };
+        }
         match source {
             taskgraph::SubmitError::RunClosed { .. } => SubmitError::Cancelled { callable },
             source => SubmitError::Graph { callable, source },

@@ -19,8 +19,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mailbox::{Segment, SegmentError};
-use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+
+use crate::clock::WireInstant;
 
 /// How far a worker has come, in the order in which phases are reached; some roles skip some.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -146,15 +147,17 @@ impl Board {
     pub(crate) fn note(&self, phase: StartPhase) {
         let place = self.place(0, phase);
         // The slot was checked when the board was made; a note that cannot be written is no reason to fail.
-        let _ = self.segment.write_at(place, &now().to_ne_bytes());
+        let _ = self
+            .segment
+            .write_at(place, &WireInstant::now().0.to_ne_bytes());
     }
 
     /// When the worker `offset` slots further reached a phase, on the monotonic clock.
-    fn when(&self, offset: usize, phase: StartPhase) -> Option<u64> {
+    fn when(&self, offset: usize, phase: StartPhase) -> Option<WireInstant> {
         let mut bytes = [0; 8];
         let place = self.place(offset, phase);
         self.segment.read_at(place, &mut bytes).ok()?;
-        Some(u64::from_ne_bytes(bytes)).filter(|nanos| *nanos != 0)
+        Some(WireInstant(u64::from_ne_bytes(bytes))).filter(|when| *when != WireInstant::default())
     }
 
     fn place(&self, offset: usize, phase: StartPhase) -> usize {
@@ -167,7 +170,7 @@ pub(crate) struct Watcher<'a> {
     board: Board,
     /// The paths of the subtree, in the order of their slots.
     paths: Vec<String>,
-    began: u64,
+    began: WireInstant,
     looked: Instant,
     told: BTreeSet<(usize, StartPhase)>,
     tell: &'a mut dyn FnMut(&StartProgress),
@@ -182,7 +185,7 @@ impl<'a> Watcher<'a> {
         Self {
             board,
             paths,
-            began: now(),
+            began: WireInstant::now(),
             looked: Instant::now(),
             told: BTreeSet::new(),
             tell,
@@ -213,7 +216,7 @@ impl<'a> Watcher<'a> {
             let progress = StartProgress {
                 path: self.paths[slot].clone(),
                 phase,
-                elapsed: Duration::from_nanos(when.saturating_sub(self.began)),
+                elapsed: when.since(self.began),
             };
             tracing::debug!(worker = progress.path, %phase, elapsed = ?progress.elapsed, "start");
             (self.tell)(&progress);
@@ -239,16 +242,10 @@ impl<'a> Watcher<'a> {
             Some(StartProgress {
                 path: self.paths[slot].clone(),
                 phase,
-                elapsed: Duration::from_nanos(reached(&phase)?.saturating_sub(self.began)),
+                elapsed: reached(&phase)?.since(self.began),
             })
         };
         let blocking = late.iter().filter(|slot| !waits(**slot));
         blocking.filter_map(|slot| last(*slot)).collect()
     }
-}
-
-/// Now, on the clock that all processes of this machine share, in nanoseconds.
-fn now() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has this clock");
-    now.tv_sec().unsigned_abs() * 1_000_000_000 + now.tv_nsec().unsigned_abs()
 }

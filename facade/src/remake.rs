@@ -7,8 +7,10 @@
 //!
 //! # Safety
 //!
-//! A distance is turned back into an address only in [`Maker::body`], from bytes that the parent wrote into the memory
-//! file that procfork started this very program with. Both sides run one program file (`/proc/self/exe`), so the address
+//! A distance is turned back into an address only in [`Maker::body`], from bytes that the parent wrote: into the memory file
+//! that procfork started this very program with, or into a control frame. The address is checked to lie in the program; that
+//! it is the right one rests on the parent, which is this program too (`/proc/self/exe`), and which could make this process
+//! run anything in any case. Both sides run one program file, so the address
 //! is that of the same function.
 #![expect(
     unsafe_code,
@@ -103,38 +105,41 @@ impl Maker {
     /// The callable, in a child of the process that this was made by. See the module's safety section.
     ///
     /// A chip callable lasts as long as the process: kernels and slots refer to it.
-    pub(crate) fn body(&self) -> Body {
-        match *self {
-            Maker::Chip(ref parts) => Body::Chip(Box::leak(Box::new(parts.callable()))),
+    ///
+    /// None where a function would lie outside of this program: whoever wrote the distance is not it.
+    pub(crate) fn body(&self) -> Option<Body> {
+        Some(match *self {
+            Maker::Chip(ref parts) => Body::Chip(Box::leak(Box::new(parts.callable()?))),
             Maker::Function(distance) => {
                 // SAFETY: the parent took the distance of a function of this type in this program.
                 let make =
-                    unsafe { std::mem::transmute::<*const (), MakeFunction>(address(distance)) };
+                    unsafe { std::mem::transmute::<*const (), MakeFunction>(address(distance)?) };
                 Body::Function(make())
             }
             Maker::Orchestration(distance) => {
                 // SAFETY: as for a function.
                 let make = unsafe {
-                    std::mem::transmute::<*const (), MakeOrchestration>(address(distance))
+                    std::mem::transmute::<*const (), MakeOrchestration>(address(distance)?)
                 };
                 Body::Orchestration(make())
             }
-        }
+        })
     }
 }
 
 impl ChipParts {
-    fn callable(&self) -> ChipCallable {
-        let kernels: Vec<Kernel> = self.kernels.iter().map(KernelParts::kernel).collect();
-        let orchestration = address(self.orchestration);
-        ChipCallable {
+    fn callable(&self) -> Option<ChipCallable> {
+        let kernels: Option<Vec<Kernel>> = self.kernels.iter().map(KernelParts::kernel).collect();
+        let kernels = kernels?;
+        let orchestration = address(self.orchestration)?;
+        Some(ChipCallable {
             name: leak(&self.name),
             // SAFETY: the parent took the distance of a function of this type in this program.
             orchestration: unsafe {
                 std::mem::transmute::<*const (), device::Orchestration>(orchestration)
             },
             kernels: Vec::leak(kernels),
-        }
+        })
     }
 }
 
@@ -165,10 +170,10 @@ impl KernelParts {
         })
     }
 
-    fn kernel(&self) -> Kernel {
+    fn kernel(&self) -> Option<Kernel> {
         let body = match &self.body {
             BodyParts::Rust(distance) => {
-                let function = address(*distance);
+                let function = address(*distance)?;
                 // SAFETY: the parent took the distance of a function of this type in this program.
                 KernelBody::Rust(unsafe {
                     std::mem::transmute::<*const (), device::KernelFn>(function)
@@ -189,7 +194,7 @@ impl KernelParts {
                 ),
             }),
         };
-        Kernel {
+        Some(Kernel {
             name: leak(&self.name),
             core: match self.core {
                 Core::Aic => CoreType::Aic,
@@ -197,7 +202,7 @@ impl KernelParts {
                 Core::Mix => CoreType::Mix,
             },
             body,
-        }
+        })
     }
 }
 
@@ -233,9 +238,10 @@ fn distance(address: *const ()) -> Option<u64> {
     both.then(|| address.addr().wrapping_sub(anchor.addr()) as u64)
 }
 
-fn address(distance: u64) -> *const () {
+fn address(distance: u64) -> Option<*const ()> {
     let anchor = anchor as *const ();
-    anchor.wrapping_byte_add(distance as usize)
+    let address = anchor.wrapping_byte_add(distance as usize);
+    procfork::lies_in_program(address).then_some(address)
 }
 
 #[cfg(test)]

@@ -15,16 +15,17 @@ use std::time::{Duration, Instant};
 
 use lifecycle::{Journal, Step};
 use mailbox::{FdChannel, Layout, Mailbox};
-use parking_lot::Mutex;
-use procfork::{Child, ForkOptions, Group, Settings};
+use procfork::{Child, Children, ForkOptions, Group, Pid, Settings};
 use taskgraph::{Depth, WorkerId, WorkerKind};
 
 use crate::child::{self, ChildRole, Seat};
+use crate::clock::WireInstant;
 use crate::config::{Level, NodeSpec, StartMode};
-use crate::control::{ControlReply, ControlRequest};
+use crate::control::{ControlReply, ControlRequest, FaultKind};
 use crate::engine::{Engine, Job, JobOutcome, Line, LineKind};
 use crate::error::{Error, Name, StartCause, StartError};
 use crate::progress::{Board, StartPhase, Watcher};
+use crate::started::Started;
 use crate::tree::{Role, TreeNode};
 use crate::tree_plan::{PAYLOAD_MAX, Plan, slot_offset};
 
@@ -34,13 +35,6 @@ const TASK_BYTES: usize = 1024 - 32;
 const CONTROL_BYTES: usize = 4096 - 32;
 /// How often a start looks whether it was cancelled, and what its caller should be told.
 const CANCEL_PERIOD: Duration = Duration::from_millis(20);
-
-/// A worker whose children are ready.
-pub(crate) struct Started {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) plan: Plan,
-    pub(crate) tree: Mutex<TreeNode>,
-}
 
 /// One attempt to start a level.
 pub(crate) struct Start<'a> {
@@ -64,12 +58,13 @@ impl Start<'_> {
         self.end_children_in(journal);
         let mut jobs = Vec::new();
         for (index, (kind, child_path)) in self.plan.lines(&path).into_iter().enumerate() {
-            if (self.cancelled)() {
-                return Err(self.error(&path, StartCause::Cancelled));
-            }
+            self.go_on()?;
             self.fork_child(index, kind, &child_path)?;
             jobs.push(self.ask(index));
             self.look_if_due();
+            if jobs.iter().any(|job| failed(job)) {
+                break;
+            }
         }
         self.board.note(StartPhase::ChildrenMade);
         tracing::debug!(worker = %path, elapsed = ?began.elapsed(), "forked all children");
@@ -85,18 +80,26 @@ impl Start<'_> {
             children,
             ..TreeNode::here(&path, level, Role::Node)
         };
-        Ok(Started {
-            engine: Arc::clone(self.engine),
-            plan: self.plan,
-            tree: Mutex::new(tree),
-        })
+        Ok(Started::new(Arc::clone(self.engine), self.plan, tree))
+    }
+
+    /// Refuses to go on where the start was cancelled or its deadline has passed.
+    fn go_on(&self) -> Result<(), Error> {
+        let path = self.engine.path();
+        if (self.cancelled)() {
+            return Err(self.error(path, StartCause::Cancelled));
+        }
+        if Instant::now() >= self.deadline {
+            return Err(self.error(path, self.deadline_passed()));
+        }
+        Ok(())
     }
 
     /// Journals the end of the children, whatever of them will exist.
     fn end_children_in(&self, journal: &Journal<Error>) {
-        let (engine, grace) = (Arc::clone(self.engine), self.spec.limits.grace);
+        let (engine, ending) = (Arc::clone(self.engine), Ending::of(self.spec));
         journal.push(Step::new("end the children", move |deadline| {
-            end_children(&engine, grace, deadline)
+            end_children(&engine, ending, deadline)
         }));
     }
 
@@ -157,30 +160,57 @@ impl Start<'_> {
         Ok((Line::new(Name::from(path), pid, end, here), child))
     }
 
-    /// Starts the dead worker on line `index` again, and brings it up.
+    /// Starts the dead worker on line `index` again, and brings it up; dead as before where it does not come up.
     pub(crate) fn respawn(&self, index: usize) -> Result<TreeNode, Error> {
-        let (kind, path) = self.plan.lines(self.engine.path()).swap_remove(index);
-        {
-            let mut lines = self.engine.claim_lines();
-            let made = self.make_line(index, kind, &path);
-            let (line, child) = made.map_err(|cause| self.error(&path, cause))?;
-            let mut children = self.engine.children.write();
-            let is_old = |pid: &procfork::Pid| pid.raw().unsigned_abs() == lines.all[index].pid;
-            let pids: Vec<procfork::Pid> = children.iter().map(Child::pid).collect();
-            let old = pids.into_iter().find(is_old);
-            let pushed = children.push(child);
-            pushed.map_err(|error| self.error(&path, StartCause::system(error)))?;
-            lines.replace(index, line);
-            // Dropping the old child reaps it.
-            drop(old.and_then(|pid| children.remove(pid)));
+        // The background driver is a thread, beside which nothing can be forked.
+        let had_background = self.engine.stop_background();
+        let made = self.replace(index);
+        if had_background {
+            self.engine.ensure_background()?;
         }
+        made?;
         let job = self.ask(index);
-        self.engine
-            .wait_until(Some(self.deadline), &|| job.is_done());
-        let node = self.subtree(&job)?;
-        self.engine
-            .change(|core| core.worker_back(WorkerId(index as u32)));
-        Ok(node)
+        let brought_up = self.bring_up(std::slice::from_ref(&job));
+        match brought_up {
+            Ok(mut nodes) => {
+                self.engine
+                    .change(|core| core.worker_back(WorkerId(index as u32)));
+                Ok(nodes.swap_remove(0))
+            }
+            Err(error) => {
+                self.give_up(index);
+                Err(error)
+            }
+        }
+    }
+
+    /// A new child and line in the place of the dead ones.
+    fn replace(&self, index: usize) -> Result<(), Error> {
+        let (kind, path) = self.plan.lines(self.engine.path()).swap_remove(index);
+        let mut lines = self.engine.claim_lines();
+        let made = self.make_line(index, kind, &path);
+        let (line, child) = made.map_err(|cause| self.error(&path, cause))?;
+        let mut children = self.engine.children.write();
+        let old = pid_of(&children, lines.all[index].pid);
+        let pushed = children.push(child);
+        pushed.map_err(|error| self.error(&path, StartCause::system(error)))?;
+        lines.replace(index, line);
+        // Dropping the old child reaps it.
+        drop(old.and_then(|pid| children.remove(pid)));
+        Ok(())
+    }
+
+    /// Ends a child that did not come up: it is dead to the graph already, and now it is.
+    fn give_up(&self, index: usize) {
+        let mut lines = self.engine.claim_lines();
+        let children = self.engine.children.read();
+        let child = pid_of(&children, lines.all[index].pid).and_then(|pid| children.get(pid));
+        if let Some(child) = child {
+            // One that has ended by itself is as good.
+            let _ = child.signal(procfork::Signal::KILL);
+            let _ = child.wait(Instant::now() + KILL_PATIENCE);
+        }
+        self.engine.bury_dead(&children, &mut lines);
     }
 
     /// Forks the child, or starts this program again for it.
@@ -285,8 +315,8 @@ impl Start<'_> {
 
     /// Sends `Init` to the child on line `index`, which finds it when it comes to wait for a request.
     fn ask(&self, index: usize) -> Arc<Job> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        let job = Job::new(index, ControlRequest::Init { left });
+        let until = WireInstant::of(self.deadline);
+        let job = Job::new(index, ControlRequest::Init { until });
         self.engine.post(std::slice::from_ref(&job));
         job
     }
@@ -318,12 +348,12 @@ impl Start<'_> {
         Err(match job.outcome() {
             Some(JobOutcome::Reply(ControlReply::Ready(node))) => return Ok(node.clone()),
             Some(JobOutcome::Reply(ControlReply::Failed(remote))) => {
-                let worker = remote.path.clone();
-                StartError {
-                    worker,
-                    cause: StartCause::Remote(remote.clone()),
-                }
-                .into()
+                // The deadline is one for all; who stands at the top of the board knows most of it.
+                let cause = match remote.kind {
+                    FaultKind::Deadline if self.watcher.is_some() => self.deadline_passed(),
+                    _ => StartCause::Remote(remote.clone()),
+                };
+                self.error(&remote.path, cause)
             }
             Some(JobOutcome::Died(died)) => self.error(&path, StartCause::Died(died.clone())),
             Some(JobOutcome::Protocol(reason)) => {
@@ -373,26 +403,66 @@ fn resident_bytes() -> u64 {
     pages.unwrap_or(0) * 4096
 }
 
+/// The child with this number.
+fn pid_of(children: &Children, pid: u32) -> Option<Pid> {
+    let mut pids = children.iter().map(Child::pid);
+    pids.find(|found| found.raw().unsigned_abs() == pid)
+}
+
 fn failed(job: &Job) -> bool {
     job.outcome()
         .is_some_and(|outcome| !matches!(outcome, JobOutcome::Reply(ControlReply::Ready(_))))
 }
 
+/// How long the children of a worker may take to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ending {
+    /// By themselves, when their mailboxes were shut down: enough for a child to end children of its own that hang.
+    patience: Duration,
+    /// After they were asked, before they are killed.
+    grace: Duration,
+}
+
+impl Ending {
+    pub(crate) const AT_ONCE: Ending = Ending {
+        patience: Duration::ZERO,
+        grace: Duration::ZERO,
+    };
+
+    /// What the limits of a worker and of those below it add up to.
+    pub(crate) fn of(spec: &NodeSpec) -> Self {
+        let grace = spec.limits.grace;
+        let below = spec.children.iter().map(|child| Ending::of(child).whole());
+        Self {
+            patience: grace + below.max().unwrap_or_default(),
+            grace,
+        }
+    }
+
+    fn whole(self) -> Duration {
+        self.patience + self.grace
+    }
+}
+
 /// Ends the children of an engine: told at once, asked within the grace period, killed after it. Repeatable.
 pub(crate) fn end_children(
     engine: &Engine,
-    grace: Duration,
+    ending: Ending,
     deadline: Option<Instant>,
 ) -> Result<(), Error> {
-    let deadline = deadline.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+    let deadline = deadline.unwrap_or_else(|| Instant::now() + KILL_PATIENCE);
     engine.stop_background();
-    engine.lines().all.iter_mut().for_each(Line::shutdown);
+    // Claimed until the end: a thread that still waits for a run must not sleep on children that are being ended.
+    let mut lines = engine.claim_lines();
+    lines.all.iter_mut().for_each(Line::shutdown);
     let mut children = engine.children.write();
     // A child leaves by itself when its mailbox is shut down; the escalation is for those that do not.
-    let patience = deadline.min(Instant::now() + grace);
+    let patience = deadline.min(Instant::now() + ending.patience);
     let _ = children.wait_all(patience);
     // A killed process needs a moment to vanish, budget or not.
-    let closing = children.terminate(grace, deadline.max(Instant::now() + KILL_PATIENCE));
+    let closing = children.terminate(ending.grace, deadline.max(Instant::now() + KILL_PATIENCE));
+    engine.lose_ended(&closing.ended, &mut lines);
+    drop(lines);
     for ended in closing
         .ended
         .iter()
@@ -423,4 +493,4 @@ pub(crate) fn end_children(
 }
 
 /// How long a killed process may take to vanish when the budget is used up.
-const KILL_PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const KILL_PATIENCE: Duration = Duration::from_secs(2);

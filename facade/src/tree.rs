@@ -6,6 +6,7 @@ use procfork::Settings;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Level, StartMode};
+use crate::error::WorkerDied;
 
 /// What a worker of the tree is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +36,8 @@ pub struct TreeNode {
     pub device: Option<String>,
     /// `ready`, or how the worker ended.
     pub state: String,
+    /// How its process ended, where it has and that is known.
+    pub died: Option<WorkerDied>,
     /// How its process was made; none for the root.
     pub made: Option<StartMode>,
     /// What holds in its process of the settings that were given for it, as the kernel says.
@@ -53,6 +56,7 @@ impl TreeNode {
             pid: std::process::id(),
             device: None,
             state: "ready".to_owned(),
+            died: None,
             made: None,
             settings: Settings::new(),
             children: Vec::new(),

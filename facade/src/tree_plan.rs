@@ -27,6 +27,15 @@ fn sub_path(path: &str, idx: u32) -> String {
     format!("{path}/sub{idx}")
 }
 
+/// The paths of the children of a worker, in the order of their lines.
+pub(crate) fn child_paths(path: &str, spec: &NodeSpec) -> Vec<String> {
+    let chips = (0..spec.devices.len()).map(|idx| chip_path(path, idx));
+    let nodes = spec.children.iter().enumerate();
+    let nodes = nodes.map(|(idx, child)| node_path(path, idx, child));
+    let subs = (0..spec.sub_workers).map(|idx| sub_path(path, idx));
+    chips.chain(nodes).chain(subs).collect()
+}
+
 /// The paths of a whole tree: a worker, then the subtree of each of its children in the order of their lines.
 pub(crate) fn all_paths(path: &str, spec: &NodeSpec) -> Vec<String> {
     let mut paths = vec![path.to_owned()];

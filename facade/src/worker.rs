@@ -22,7 +22,8 @@ use crate::error::{
 };
 use crate::orchestrator::{Orchestrator, byte_size};
 use crate::run_handle::RunHandle;
-use crate::start::Started;
+use crate::start::{self, Ending};
+use crate::started::Started;
 use crate::tree_plan::Plan;
 
 static RUN: Operation = Operation::new("run");
@@ -147,8 +148,9 @@ impl Worker {
     ///
     /// [`Error::Config`] where the tree would be wrong with it, and then it is as it was; [`Error::State`] after `init`.
     pub fn add_worker(&self, child: WorkerBuilder) -> Result<u32, Error> {
-        self.need_new("add a worker")?;
+        // Looked at under the lock, which a start takes after it has left `New`.
         let mut spec = self.inner.spec.lock();
+        self.need_new("add a worker")?;
         let mut grown = spec.clone();
         grown.children.push(child.into_spec()?);
         grown.check()?;
@@ -309,6 +311,17 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// Operations are still open, and nobody could close again: what runs fails with the death of its worker.
+    fn end_by_force(&self) {
+        if let Some(engine) = self.engine.get()
+            && let Err(left) = start::end_children(engine, Ending::AT_ONCE, None)
+        {
+            tracing::error!(worker = %self.path, %left, "something is left of a dropped worker");
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.life.state() == State::New {
@@ -320,7 +333,10 @@ impl Drop for Inner {
                 tracing::warn!(worker = %self.path, "dropped unclosed; it was closed now")
             }
             Ok(()) => {}
-            Err(error) => tracing::error!(worker = %self.path, %error, "dropped unclosed"),
+            Err(error) => {
+                tracing::error!(worker = %self.path, %error, "dropped unclosed; its workers are ended now");
+                self.end_by_force();
+            }
         }
     }
 }

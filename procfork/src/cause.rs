@@ -9,6 +9,7 @@ use crate::signal::Signal;
 /// There is no "success" here: whether an exit with code 0 is good news depends on what the child
 /// was supposed to be doing, and only its parent knows that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum ExitCause {
     /// It left by itself with this code. See [`exit_code`] for the codes that procfork uses.

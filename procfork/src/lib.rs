@@ -104,7 +104,7 @@ pub use prepare::StartError;
 pub use proc::{ProcessInfo, ProcessState};
 pub use pump::{Bounds, Output, Pump, PumpThread};
 pub use settings::{Resource, Settings, SettingsError};
-pub use signal::Signal;
+pub use signal::{NoSignal, Signal};
 pub use spawn::spawn;
 pub use sweep::{Proof, Stray};
 pub use sys::spawn::lies_in_program;

@@ -7,6 +7,8 @@ use crate::sys::signals::LAST_SIGNAL;
 
 /// A signal: 1 to 64 on Linux, real-time signals included.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "i32", into = "i32"))]
 pub struct Signal(NonZero<i32>);
 
 macro_rules! signals {
@@ -89,5 +91,24 @@ impl fmt::Display for Signal {
 impl fmt::Debug for Signal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Signal({self})")
+    }
+}
+
+impl From<Signal> for i32 {
+    fn from(signal: Signal) -> Self {
+        signal.number()
+    }
+}
+
+/// A number that is no signal.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is no signal: they go from 1 to {LAST_SIGNAL}")]
+pub struct NoSignal(pub i32);
+
+impl TryFrom<i32> for Signal {
+    type Error = NoSignal;
+
+    fn try_from(number: i32) -> Result<Self, NoSignal> {
+        Self::new(number).ok_or(NoSignal(number))
     }
 }

@@ -7,7 +7,7 @@
 //! memory are looked up in this worker's own table, which trusts no parent.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::Instant;
 
 use device::{
     CallableSlot, Chip, ChipArgs, DeviceAddress, DeviceTensor, Digest, KernelError,
@@ -115,7 +115,7 @@ impl ChipWorker {
 }
 
 impl Executor for ChipWorker {
-    fn init(&mut self, _left: Duration, board: &Board) -> Result<TreeNode, RemoteError> {
+    fn init(&mut self, _until: Instant, board: &Board) -> Result<TreeNode, RemoteError> {
         let opened = self.open(board)?;
         let info = opened.chip.info();
         let cores = format!("{} AIC + {} AIV", info.cores.aic, info.cores.aiv);
@@ -154,7 +154,7 @@ impl Executor for ChipWorker {
         change: &Change,
         digest: &Digest,
         entry: &Entry,
-        _left: Duration,
+        _until: Instant,
     ) -> Result<(), RemoteError> {
         let (Change::Add { .. }, Body::Chip(callable)) = (change, &entry.body) else {
             return Ok(());

@@ -16,9 +16,10 @@ use crate::callable::{Body, Entry, Registry};
 use crate::config::NodeSpec;
 use crate::control::{ControlReply, ControlRequest, FaultKind, RemoteError, chain};
 use crate::engine::Engine;
-use crate::error::{Error, RunError, StateError, TaskCause};
+use crate::error::{Error, RunError, StartCause, StateError, TaskCause};
 use crate::progress::Board;
-use crate::start::{Start, Started};
+use crate::start::Start;
+use crate::started::Started;
 use crate::tree::TreeNode;
 use crate::tree_plan::Plan;
 use crate::worker::run_on;
@@ -59,7 +60,7 @@ impl NodeWorker {
         })
     }
 
-    fn start(&self, left: Duration, board: &Board) -> Result<Started, Error> {
+    fn start(&self, until: Instant, board: &Board) -> Result<Started, Error> {
         let table = self.engine.core().table().clone();
         let plan = Plan::new(&self.path, &self.spec, Arc::clone(&self.registry), table);
         // One start in a life: the parent sends one `Init`.
@@ -70,7 +71,7 @@ impl NodeWorker {
             engine: &self.engine,
             plan,
             spec: &self.spec,
-            deadline: Instant::now() + left,
+            deadline: until,
             limit: self.limit,
             cancelled: &|| false,
             board: board.clone(),
@@ -84,13 +85,8 @@ impl NodeWorker {
                 Ok(started)
             }
             Err(error) => {
-                if let Err(left) = epoch.roll_back(&self.journal, Some(self.close_deadline())) {
-                    tracing::error!(
-                        worker = self.path,
-                        ?left,
-                        "a failed start has left something"
-                    );
-                }
+                // Said first, and cleaned up when the parent has closed the mailbox: a child that hangs must not delay
+                // the first cause. The journal is run by the close.
                 epoch.fail(error.clone());
                 Err(error)
             }
@@ -99,12 +95,13 @@ impl NodeWorker {
 
     fn conclude(&mut self, conclude: impl FnOnce(&Round<'_>)) {
         if let (Some(started), Some(body)) = (&self.started, self.body.take()) {
-            let limit = self.spec.limits.close;
+            let (engine, kinds) = (&started.engine, started.plan.kinds());
             conclude(&Round::new(
-                &started.engine,
-                started.plan.kinds(),
+                engine,
+                kinds,
                 &body,
-                limit,
+                self.limit,
+                Instant::now(),
             ));
         }
     }
@@ -115,10 +112,10 @@ impl NodeWorker {
 }
 
 impl Executor for NodeWorker {
-    fn init(&mut self, left: Duration, board: &Board) -> Result<TreeNode, RemoteError> {
-        match self.start(left, board) {
+    fn init(&mut self, until: Instant, board: &Board) -> Result<TreeNode, RemoteError> {
+        match self.start(until, board) {
             Ok(started) => {
-                let tree = started.tree.lock().clone();
+                let tree = started.seen();
                 self.started = Some(started);
                 Ok(tree)
             }
@@ -160,12 +157,18 @@ impl Executor for NodeWorker {
         change: &Change,
         _digest: &Digest,
         entry: &Entry,
-        left: Duration,
+        until: Instant,
     ) -> Result<(), RemoteError> {
         let Some(started) = &self.started else {
             return Ok(());
         };
-        let round = Round::new(&started.engine, started.plan.kinds(), &entry.body, left);
+        let round = Round::new(
+            &started.engine,
+            started.plan.kinds(),
+            &entry.body,
+            self.limit,
+            until,
+        );
         let prepared = round.prepare(change);
         prepared.map_err(|cause| as_remote(cause, &self.path, CHANGE))?;
         self.body = Some(entry.body.clone());
@@ -174,10 +177,8 @@ impl Executor for NodeWorker {
 
     fn commit(&mut self, _digest: &Digest, registry: &Arc<Registry>) {
         self.conclude(|round| {
-            // The parent hears of a worker that broke here when it sends it something next.
-            if let Err(cause) = round.commit(None) {
-                tracing::error!(%cause, "a worker below does not follow a change of the callables");
-            }
+            // Without a way back nothing is refused; a worker that broke here is found when it is sent something next.
+            let _ = round.commit(None);
         });
         if let Some(started) = &self.started {
             started.plan.set_registry(Arc::clone(registry));
@@ -186,6 +187,25 @@ impl Executor for NodeWorker {
 
     fn abort(&mut self, _digest: &Digest) {
         self.conclude(|round| round.abort());
+    }
+
+    fn look(&mut self, until: Instant) -> Result<TreeNode, RemoteError> {
+        let own = RemoteError::new(FaultKind::Runtime, &self.path, "look", "it is not started");
+        Ok(self.started.as_ref().ok_or(own)?.look(until))
+    }
+
+    fn respawn(&mut self, path: &str, until: Instant) -> Result<TreeNode, RemoteError> {
+        let operation = format!("start worker `{path}` again");
+        let own = RemoteError::new(
+            FaultKind::Runtime,
+            &self.path,
+            &*operation,
+            "it is not started",
+        );
+        let started = self.started.as_ref().ok_or(own)?;
+        started
+            .respawn(path, &self.spec, until, self.limit)
+            .map_err(|error| first_cause(&self.path, &operation, &error))
     }
 
     fn memory(
@@ -228,12 +248,11 @@ fn first_cause(path: &str, operation: &str, error: &Error) -> RemoteError {
         return RemoteError::new(FaultKind::Panicked, path, operation, message);
     }
     if let Error::Start(start) = error {
-        return RemoteError::new(
-            FaultKind::Runtime,
-            &*start.worker,
-            operation,
-            start.cause.to_string(),
-        );
+        let kind = match start.cause {
+            StartCause::Deadline { .. } => FaultKind::Deadline,
+            _ => FaultKind::Runtime,
+        };
+        return RemoteError::new(kind, &*start.worker, operation, start.cause.to_string());
     }
     RemoteError::new(FaultKind::Returned, path, operation, chain(error))
 }

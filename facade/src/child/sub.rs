@@ -1,16 +1,14 @@
 //! The sub worker: runs host functions over mapped arguments.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::Instant;
 
-use device::Digest;
 use mailbox::Segment;
 use taskgraph::BufferId;
 
-use crate::agreement::Change;
 use crate::args::Args;
 use crate::buffer::BufferCore;
-use crate::callable::{Body, Entry, Registry};
+use crate::callable::{Body, Entry};
 use crate::config::Level;
 use crate::control::{ControlReply, ControlRequest, FaultKind, RemoteError, chain};
 use crate::engine::Engine;
@@ -32,7 +30,7 @@ impl SubWorker {
 }
 
 impl Executor for SubWorker {
-    fn init(&mut self, _left: Duration, _board: &Board) -> Result<TreeNode, RemoteError> {
+    fn init(&mut self, _until: Instant, _board: &Board) -> Result<TreeNode, RemoteError> {
         Ok(TreeNode::here(&self.path, Level::Chip, Role::Sub))
     }
 
@@ -50,20 +48,6 @@ impl Executor for SubWorker {
             RemoteError::new(FaultKind::Returned, &self.path, operation, chain(&*error))
         })
     }
-
-    fn prepare(
-        &mut self,
-        _change: &Change,
-        _digest: &Digest,
-        _entry: &Entry,
-        _left: Duration,
-    ) -> Result<(), RemoteError> {
-        Ok(())
-    }
-
-    fn commit(&mut self, _digest: &Digest, _registry: &Arc<Registry>) {}
-
-    fn abort(&mut self, _digest: &Digest) {}
 
     fn memory(
         &mut self,

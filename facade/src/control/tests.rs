@@ -35,7 +35,7 @@ fn whatever_a_child_writes_is_a_failure_of_some_kind() {
 #[test]
 fn a_cut_or_changed_message_is_an_error_and_never_a_panic() {
     let bytes = encode(&ControlRequest::Init {
-        left: std::time::Duration::from_millis(7),
+        until: crate::clock::WireInstant(7),
     });
     for len in 0..bytes.len() {
         assert!(decode::<ControlRequest>(&bytes[..len]).is_err());

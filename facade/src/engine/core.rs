@@ -166,6 +166,8 @@ pub(crate) struct Core {
     lives: Vec<u64>,
     /// Why workers are lost.
     losses: HashMap<WorkerId, (Name, TaskCause)>,
+    /// How their processes ended, which may be later than and for another reason than the loss.
+    deaths: HashMap<WorkerId, WorkerDied>,
     /// The worker whose loss the graph is dealing with just now.
     losing: Option<WorkerId>,
     /// Control requests that no line has sent yet.
@@ -189,6 +191,7 @@ impl Core {
             table: Table::new(),
             lives: Vec::new(),
             losses: HashMap::new(),
+            deaths: HashMap::new(),
             losing: None,
             jobs: Vec::new(),
             sleepers: 0,
@@ -336,6 +339,7 @@ impl Core {
     /// A lost worker is there again.
     pub(crate) fn worker_back(&mut self, worker: WorkerId) {
         self.losses.remove(&worker);
+        self.deaths.remove(&worker);
         // An error says that it was never lost.
         let _ = self.graph.worker_back(worker);
         self.settle();
@@ -345,6 +349,7 @@ impl Core {
     pub(crate) fn worker_died(&mut self, worker: WorkerId, died: WorkerDied) {
         self.table.worker_lost(self.life(worker.0 as usize));
         let path = Name::from(died.worker.as_str());
+        self.deaths.insert(worker, died.clone());
         self.lose(worker, path, TaskCause::WorkerDied(Box::new(died)));
     }
 
@@ -369,14 +374,20 @@ impl Core {
 
     /// Every worker whose process is dead.
     pub(crate) fn dead(&self) -> Vec<WorkerDied> {
-        let mut dead: Vec<(u32, WorkerDied)> = Vec::new();
-        for (worker, (_, cause)) in &self.losses {
-            if let TaskCause::WorkerDied(died) = cause {
-                dead.push((worker.0, WorkerDied::clone(died)));
-            }
-        }
+        let deaths = self.deaths.iter();
+        let mut dead: Vec<(u32, WorkerDied)> = deaths
+            .map(|(worker, died)| (worker.0, died.clone()))
+            .collect();
         dead.sort_by_key(|(worker, _)| *worker);
         dead.into_iter().map(|(_, died)| died).collect()
+    }
+
+    /// The death of the first dead worker from this id on.
+    pub(crate) fn first_death(&self, from: u32) -> Option<WorkerDied> {
+        let deaths = self.deaths.iter().filter(|(worker, _)| worker.0 >= from);
+        deaths
+            .min_by_key(|(worker, _)| worker.0)
+            .map(|(_, died)| died.clone())
     }
 
     /// How a lost worker was lost.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashSet;
 use mailbox::{Event, FdChannel, Identity, Outcome, ParentEnd, Waiter};
+use procfork::Children;
 use taskgraph::{BufferId, Dispatch, DispatchId, TaskId, WorkerId};
 
 use crate::buffer::BufferCore;
@@ -134,6 +135,13 @@ impl Line {
     }
 }
 
+/// A child that has ended, by its line.
+pub(super) struct Dead {
+    index: usize,
+    cause: procfork::ExitCause,
+    last_words: Option<String>,
+}
+
 /// The lines of one worker, next-level workers first, in the order of their ids in the graph.
 #[derive(Default)]
 pub(crate) struct Lines {
@@ -142,6 +150,8 @@ pub(crate) struct Lines {
     owing: u64,
     /// Bit `i`: line `i` died.
     dead: u64,
+    /// Bit `i`: the child of line `i` broke the protocol and is to be ended.
+    condemned: u64,
     /// Some line has buffers to unmap.
     has_unmaps: bool,
     failed_sends: Vec<(Dispatch, String)>,
@@ -269,9 +279,10 @@ impl Lines {
         }
     }
 
-    /// Whether a task could not be sent: most likely its child has just died, which is to be found out first.
-    pub(super) fn has_failed_sends(&self) -> bool {
-        !self.failed_sends.is_empty()
+    /// Whether a task could not be sent (most likely its child has just died, which is to be found out first), or a child
+    /// broke the protocol.
+    pub(super) fn has_losses(&self) -> bool {
+        !self.failed_sends.is_empty() || self.condemned != 0
     }
 
     /// Fails the tasks that could not be sent to a child that is alive all the same.
@@ -298,23 +309,58 @@ impl Lines {
         }
     }
 
-    /// Declares a worker lost if its child is dead.
-    pub(super) fn bury_if_dead(&mut self, child: &procfork::Child, core: &mut Core) {
-        let Some(index) = self.index_of(child).filter(|&index| self.is_alive(index)) else {
-            return;
-        };
+    /// Which of the children whose lines live are dead, and how. Waits for the exact cause of one that is dying.
+    pub(super) fn dead_of(&self, children: &Children) -> Vec<Dead> {
+        let dead = |child| self.dead_child(child);
+        children.iter().filter_map(dead).collect()
+    }
+
+    fn dead_child(&self, child: &procfork::Child) -> Option<Dead> {
+        let index = self.index_of(child).filter(|&index| self.is_alive(index))?;
         let dying = child.death_word().owner_died();
         let cause = if dying {
             child.wait(Instant::now() + CAUSE_PATIENCE).ok()
         } else {
             child.try_wait().ok().flatten()
         };
-        let Some(cause) = cause.or(dying.then_some(procfork::ExitCause::Lost)) else {
+        Some(Dead {
+            index,
+            cause: cause.or(dying.then_some(procfork::ExitCause::Lost))?,
+            last_words: child.last_words(),
+        })
+    }
+
+    /// Declares the worker of a dead child lost.
+    pub(super) fn bury(&mut self, dead: Dead, core: &mut Core) {
+        // What it published before it died counts.
+        self.take_news_of(dead.index, core);
+        self.lose(dead.index, dead.cause, dead.last_words, core);
+    }
+
+    /// Declares the worker of a child lost that was ended from here, if something of it is still waited for.
+    pub(super) fn lose_ended(&mut self, ended: &procfork::Ended, core: &mut Core) {
+        let pid = ended.pid.raw().unsigned_abs();
+        let index = self.all.iter().position(|line| line.pid == pid);
+        let Some(index) = index.filter(|&index| self.is_alive(index)) else {
             return;
         };
-        // What it published before it died counts.
         self.take_news_of(index, core);
-        self.lose(index, cause, child.last_words(), core);
+        if self.owing & (1 << index) != 0 {
+            self.lose(index, ended.cause, None, core);
+        }
+    }
+
+    /// Ends the children that broke the protocol: they are of no use, and what they do next is anybody's guess.
+    pub(super) fn end_condemned(&mut self, children: &Children) {
+        for child in children.iter() {
+            let index = self.index_of(child);
+            if index.is_some_and(|index| self.condemned & (1 << index) != 0) {
+                // One that has ended by itself is as good.
+                let _ = child.signal(procfork::Signal::KILL);
+                let _ = child.wait(Instant::now() + CAUSE_PATIENCE);
+            }
+        }
+        self.condemned = 0;
     }
 
     fn lose(
@@ -349,8 +395,9 @@ impl Lines {
     /// The child broke the protocol: what it owes fails, and it is not used any more.
     fn give_up(&mut self, index: usize, reason: &str, core: &mut Core) {
         self.owing &= !(1 << index);
+        self.condemned |= 1 << index;
         let line = &mut self.all[index];
-        tracing::error!(worker = %line.path, reason, "a mailbox is unusable");
+        tracing::error!(worker = %line.path, reason, "a mailbox is unusable; its worker is ended");
         if let Some(job) = line.job.take() {
             job.finish(JobOutcome::Protocol(reason.to_owned()));
         }

@@ -77,6 +77,12 @@ pub enum CallableError {
         /// How many tasks.
         n_tasks: usize,
     },
+    /// What a process was told of it does not fit the program that it runs.
+    #[error("make callable `{name}`: a function of it lies outside of this program")]
+    Unmade {
+        /// The name.
+        name: String,
+    },
     /// It was unregistered.
     #[error("use callable `{name}`: it was unregistered; register it again")]
     Gone {

@@ -40,7 +40,7 @@ fn chip() -> &'static ChipCallable {
 fn chip_callables_and_functions_without_captures_are_made_again() {
     let maker = Maker::of_chip(chip()).unwrap();
     let crossed: Maker = crate::control::decode(&crate::control::encode(&maker)).unwrap();
-    let Body::Chip(made) = crossed.body() else {
+    let Some(Body::Chip(made)) = crossed.body() else {
         panic!("{maker:?}")
     };
     // The digest covers every part, the functions included.
@@ -52,7 +52,7 @@ fn chip_callables_and_functions_without_captures_are_made_again() {
         Maker::of_function(&|_: &Args| Err("closure".into())),
     ] {
         let maker = maker.unwrap();
-        let Body::Function(function) = maker.body() else {
+        let Some(Body::Function(function)) = maker.body() else {
             panic!("{maker:?}")
         };
         assert!(["named", "closure"].contains(&function(&args).unwrap_err().to_string().as_str()));
@@ -65,4 +65,10 @@ fn captures_are_not() {
     let captured = String::from("x");
     let closure = move |_: &Args| -> TaskResult { Err(captured.clone().into()) };
     assert_eq!(Maker::of_function(&closure), None);
+}
+
+#[test]
+fn a_distance_that_leads_out_of_the_program_makes_nothing() {
+    assert!(Maker::Function(1 << 40).body().is_none());
+    assert!(Maker::Orchestration(u64::MAX / 2).body().is_none());
 }

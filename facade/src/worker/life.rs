@@ -1,6 +1,7 @@
 //! The life of a worker's tree: started whole or not at all, looked at, mended.
 
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use crate::config::{Config, NodeSpec};
 use crate::error::{Error, StartCause, StartError, WorkerDied};
 use crate::progress::{Board, StartProgress, Watcher};
 use crate::start;
+use crate::started::LOOK_PATIENCE;
 use crate::tree::TreeNode;
 use crate::tree_plan::{self, Plan};
 
@@ -50,7 +52,9 @@ impl Worker {
     pub fn init_with(&self, mut observe: impl FnMut(&StartProgress)) -> Result<(), Error> {
         let _span = tracing::info_span!("start", worker = %self.inner.path).entered();
         let limit = self.inner.spec.lock().limits.start;
-        match self.inner.life.start(Some(Instant::now() + limit)) {
+        // Who waits for the outcome of another thread waits for its rollback, too.
+        let patience = limit + self.inner.close_limit + start::KILL_PATIENCE;
+        match self.inner.life.start(Some(Instant::now() + patience)) {
             Start::Done(outcome) => outcome.map_err(|error| self.start_error(error, limit)),
             Start::Won(epoch) => self.build(epoch, limit, &mut observe),
         }
@@ -64,7 +68,14 @@ impl Worker {
     ) -> Result<(), Error> {
         let deadline = Instant::now() + limit;
         let token = epoch.cancel_token();
-        match self.build_tree(deadline, limit, &|| token.is_cancelled(), observe) {
+        let cancelled = || token.is_cancelled();
+        let built = AssertUnwindSafe(|| self.build_tree(deadline, limit, &cancelled, observe));
+        let built = catch_unwind(built).unwrap_or_else(|payload| {
+            // The observer's, or a subscriber's. Nothing of the tree stays behind it.
+            self.roll_back(epoch.roll_back(&self.inner.journal, Some(self.cleanup_deadline())));
+            resume_unwind(payload)
+        });
+        match built {
             Ok(()) => epoch.commit().map_err(|cancelled| {
                 self.roll_back(
                     cancelled.roll_back(&self.inner.journal, Some(self.cleanup_deadline())),
@@ -159,29 +170,29 @@ impl Worker {
 
     /// What the started tree looks like, as every worker said of itself; workers that died meanwhile say how.
     ///
+    /// A worker below that has children of its own is asked for them. One that is in a long task does not answer within 50 ms;
+    /// what it said last stands for it then.
+    ///
     /// # Errors
     ///
     /// [`Error::State`] before `init` has succeeded.
     pub fn tree(&self) -> Result<TreeNode, Error> {
         let started = self.started("show the tree")?;
-        let engine = self.engine()?;
-        engine.logs.replay();
-        let mut tree = started.tree.lock().clone();
-        tree.state = format!("{:?}", self.state()).to_lowercase();
-        if let Some(mut lines) = engine.try_lines() {
-            engine.bury_dead(&engine.children.read(), &mut lines);
-            for (line, node) in lines.all.iter().zip(&mut tree.children) {
-                if let Some(died) = &line.died {
-                    node.state = died.cause.to_string();
-                }
-            }
-        }
-        Ok(tree)
+        let state = self.state();
+        let tree = match state {
+            State::Ready => started.look(Instant::now() + LOOK_PATIENCE),
+            _ => started.seen(),
+        };
+        Ok(TreeNode {
+            state: format!("{state:?}").to_lowercase(),
+            ..tree
+        })
     }
 
     /// Whether the worker can be used, and who of its tree is dead.
     ///
-    /// Asks the kernel for the end of every child, so an idle child's death is seen too.
+    /// Asks the kernel for the end of every child, so an idle child's death is seen too; and workers below for theirs, as
+    /// [`Worker::tree`] does.
     #[must_use]
     pub fn health(&self) -> Health {
         match self.state() {
@@ -190,71 +201,40 @@ impl Worker {
             State::Failed => Health::Failed,
             State::Closed if self.inner.life.is_torn_down() => Health::Closed,
             State::Closed => Health::Closing,
-            State::Ready => {
-                let dead = self.dead();
-                if dead.is_empty() {
-                    Health::Ready
-                } else {
-                    Health::Degraded { dead }
-                }
-            }
+            State::Ready => self.health_of_tree(),
         }
     }
 
-    /// The children that have died, with how.
-    fn dead(&self) -> Vec<WorkerDied> {
+    fn health_of_tree(&self) -> Health {
         let Some(started) = self.inner.started.get() else {
-            return Vec::new();
+            return Health::Starting;
         };
-        started.engine.logs.replay();
-        // Who drives just now looks for deaths by itself.
-        if let Some(mut lines) = started.engine.try_lines() {
-            started
-                .engine
-                .bury_dead(&started.engine.children.read(), &mut lines);
+        let tree = started.look(Instant::now() + LOOK_PATIENCE);
+        let dead: Vec<WorkerDied> = tree.dead().into_iter().cloned().collect();
+        match dead.is_empty() {
+            true => Health::Ready,
+            false => Health::Degraded { dead },
         }
-        started.engine.core().dead()
     }
 
-    /// Starts a dead worker again: `index` counts all children as [`Worker::tree`] lists them, sub workers last.
+    /// Starts a dead worker again, by its path as [`Worker::tree`] and [`Health::Degraded`] name it; one further down is
+    /// started by the worker above it, between two of its tasks.
     ///
     /// It has the callables as they are now, maps shared buffers again when tasks name them, and has no device memory: what it
     /// had is gone. A worker that did not come up is dead as before, and can be tried again.
     ///
     /// # Errors
     ///
-    /// [`Error::Start`] when it did not come up, [`Error::Alive`] when it is not dead, [`Error::State`] unless this worker
-    /// is ready.
-    pub fn respawn(&self, index: usize) -> Result<(), Error> {
+    /// [`Error::Start`] when it did not come up within the start limit, [`Error::Alive`] when no dead worker has this path,
+    /// [`Error::State`] unless this worker is ready.
+    pub fn respawn(&self, path: &str) -> Result<(), Error> {
         let _lease = self.lease(&RESPAWN)?;
         let _turn = self.inner.changing.lock();
         let started = self.started(RESPAWN.name())?;
-        let path = self
-            .tree()?
-            .children
-            .get(index)
-            .map(|child| child.path.clone());
-        let dead = self.dead();
-        let path = path.filter(|path| dead.iter().any(|died| &died.worker == path));
-        if path.is_none() {
-            return Err(Error::Alive {
-                index,
-                dead: dead.into_iter().map(|died| died.worker).collect(),
-            });
-        }
         let spec = self.inner.spec.lock().clone();
         let limit = spec.limits.start;
-        let start = start::Start {
-            engine: &started.engine,
-            plan: started.plan.clone(),
-            spec: &spec,
-            deadline: Instant::now() + limit,
-            limit,
-            cancelled: &|| false,
-            board: self.board(&spec)?,
-            watcher: None,
-        };
-        started.tree.lock().children[index] = start.respawn(index)?;
-        Ok(())
+        started
+            .respawn(path, &spec, Instant::now() + limit, limit)
+            .map(drop)
     }
 }

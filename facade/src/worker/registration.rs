@@ -2,7 +2,7 @@
 //! agreement with every process concerned (module `agreement`).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use device::{ChipCallable, Digest};
 use lifecycle::{Operation, State};
@@ -14,10 +14,11 @@ use crate::callable::{
     Body, ChipHandle, Entry, FunctionHandle, Handle, OrchestrationHandle, Registry, TaskResult,
 };
 use crate::config::NodeSpec;
+use crate::engine::Engine;
 use crate::error::{AgreeCause, CallableError, Error};
 use crate::orchestrator::Orchestrator;
 use crate::remake::Maker;
-use crate::start::Started;
+use crate::started::Started;
 
 static REGISTER: Operation = Operation::new("register a callable");
 static UNREGISTER: Operation = Operation::new("unregister a callable");
@@ -26,7 +27,7 @@ impl Worker {
     /// Registers a chip callable: an orchestration with its kernels, run by chip workers.
     ///
     /// Before [`Worker::init`] it is brought up with the chips. Afterwards every chip worker loads it now, or none does: this
-    /// waits for the tasks that run, at most for the start limit, and runs that begin later can use it. Its functions must
+    /// waits for the tasks that run, at most for the start limit (and ten seconds more to take back what failed), and runs that begin later can use it. Its functions must
     /// be functions of this program then, not of a library that was loaded later.
     ///
     /// # Errors
@@ -162,9 +163,8 @@ impl Worker {
         let started = self.started(UNREGISTER.name())?;
         // Before the lock of changes: an orchestration that is being built may be waiting for that one.
         super::begin_build(&started.engine)?;
-        let removed = self.remove(started, handle);
-        started.engine.change(|core| started.engine.end_build(core));
-        removed
+        let _turn = Turn(&started.engine);
+        self.remove(started, handle)
     }
 
     /// Nobody builds a graph meanwhile.
@@ -202,9 +202,19 @@ impl Worker {
     ) -> Result<(), AgreeCause> {
         let limit: Duration = self.inner.spec.lock().limits.start;
         let kinds = started.plan.kinds();
-        let round = Round::new(&started.engine, kinds, body, limit);
+        let deadline = Instant::now() + limit;
+        let round = Round::new(&started.engine, kinds, body, limit, deadline);
         round.prepare(change)?;
         round.commit(back)
+    }
+}
+
+/// The turn to build a graph, given back also on a panic.
+struct Turn<'a>(&'a Engine);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.change(|core| self.0.end_build(core));
     }
 }
 

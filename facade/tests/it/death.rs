@@ -135,9 +135,17 @@ pub(crate) fn health_tells_what_an_idle_tree_has_lost() {
     assert_eq!(node.health(), Health::Closed);
 }
 
+/// The process of the worker with this path.
+fn pid_at(root: &facade::Worker, path: &str) -> u32 {
+    let tree = root.tree().unwrap();
+    let all = tree.flatten();
+    all.iter().find(|node| node.path == path).unwrap().pid
+}
+
 pub(crate) fn a_dead_worker_comes_back_with_its_callables_and_buffers() {
     let root = builder(1, 1)
         .worker(builder(0, 1).name("below"))
+        .name("root")
         .build()
         .unwrap();
     let increment = root.register_chip(&INCREMENT).unwrap();
@@ -161,16 +169,30 @@ pub(crate) fn a_dead_worker_comes_back_with_its_callables_and_buffers() {
         assert_eq!(x.to_vec().unwrap(), [n; 8]);
     };
     all(1.0);
-    assert!(matches!(root.respawn(0), Err(Error::Alive { .. })));
-    assert!(matches!(root.respawn(9), Err(Error::Alive { .. })));
-    for index in 0..3 {
-        let pid = root.tree().unwrap().children[index].pid;
+    for alive in [
+        "root/chip0",
+        "root/below/sub0",
+        "root/sub9",
+        "other/sub0",
+        "",
+    ] {
+        let refused = root.respawn(alive);
+        assert!(matches!(refused, Err(Error::Alive { .. })), "{alive}");
+    }
+    let paths = ["root/chip0", "root/below", "root/below/sub0", "root/sub0"];
+    for (round, path) in paths.into_iter().enumerate() {
+        let pid = pid_at(&root, path);
         kill(pid, Signal::SIGKILL);
         wait_gone(&[pid]);
-        root.respawn(index).unwrap();
+        let Health::Degraded { dead } = root.health() else {
+            panic!("{path}: {:?}", root.health())
+        };
+        assert_eq!((dead.len(), &*dead[0].worker), (1, path));
+        assert_eq!(dead[0].cause.signal().map(i32::from), Some(9));
+        root.respawn(path).unwrap();
         assert_eq!(root.health(), Health::Ready);
-        assert_ne!(root.tree().unwrap().children[index].pid, pid);
-        all(2.0 + index as f32);
+        assert_ne!(pid_at(&root, path), pid);
+        all(2.0 + round as f32);
     }
     // Its device memory went with the life that it belonged to, whatever address is alive now.
     let again = root.malloc::<f32>(0, 8).unwrap();
@@ -346,4 +368,82 @@ pub(crate) fn a_death_wakes_the_driver_that_is_parked() {
     assert_eq!(died(&error).worker, "root/below");
     root.close().unwrap();
     wait_gone(&pids(&tree));
+}
+
+/// Every way in which a process can end in the middle of a task, an orderly exit included.
+pub(crate) fn the_end_of_a_worker_in_a_task_is_told_exactly_and_stays_so() {
+    type End = fn();
+    let ends: [(&str, End, Option<u8>, Option<i32>); 6] = [
+        ("exits 0", || std::process::exit(0), Some(0), None),
+        ("exits 3", || std::process::exit(3), Some(3), None),
+        ("exits 127", || std::process::exit(127), Some(127), None),
+        ("faults", || end_self(Signal::SIGSEGV), None, Some(11)),
+        ("is killed", || end_self(Signal::SIGKILL), None, Some(9)),
+        ("aborts", || std::process::abort(), None, Some(6)),
+    ];
+    for (name, end, code, signal) in ends {
+        let node = builder(0, 1).build().unwrap();
+        let f = node
+            .register_fn(name, move |_| {
+                end();
+                Ok(())
+            })
+            .unwrap();
+        node.init().unwrap();
+        // With both frames of the mailbox full, and more tasks behind them.
+        let run = || {
+            node.run(|orch| {
+                for _ in 0..5 {
+                    orch.submit_sub(&f, args())?;
+                }
+                Ok(())
+            })
+        };
+        let first = died(&failure(run())).clone();
+        assert_eq!(first.cause.code(), code, "{name}: {first}");
+        assert_eq!(
+            first.cause.signal().map(i32::from),
+            signal,
+            "{name}: {first}"
+        );
+        let Health::Degraded { dead } = node.health() else {
+            panic!("{name}: {:?}", node.health())
+        };
+        assert_eq!(dead, [first.clone()], "{name}");
+        let second = match run() {
+            Err(Error::Submit(SubmitError::WorkerDied { died, .. })) => WorkerDied::clone(&died),
+            other => died(&failure(other)).clone(),
+        };
+        assert_eq!(second, first, "{name}");
+        node.close().unwrap();
+    }
+}
+
+pub(crate) fn a_stopped_worker_that_is_killed_in_a_task_was_killed() {
+    let dir = directory();
+    let gate = crate::support::Gate::new(dir.path(), "never");
+    let node = builder(0, 1).build().unwrap();
+    let f = node
+        .register_fn("wait", move |_| {
+            gate.pass();
+            Ok(())
+        })
+        .unwrap();
+    node.init().unwrap();
+    let handle = node
+        .submit(|orch| orch.submit_sub(&f, args()).map(drop))
+        .unwrap();
+    let pid = node.tree().unwrap().children[0].pid;
+    kill(pid, Signal::SIGSTOP);
+    while state_in(&format!("/proc/{pid}/stat")) != 'T' {
+        std::thread::yield_now();
+    }
+    assert!(
+        handle.wait_for(Duration::from_millis(20)).is_none(),
+        "stopped is not dead"
+    );
+    kill(pid, Signal::SIGKILL);
+    let error = failure(handle.wait());
+    assert_eq!(died(&error).cause.signal().map(i32::from), Some(9));
+    node.close().unwrap();
 }

@@ -6,6 +6,7 @@
 mod support;
 
 mod buffers;
+mod closing;
 mod death;
 mod failures;
 mod logs;
@@ -47,6 +48,16 @@ procfork::testing::tests! {
     registration::a_callable_that_an_unfinished_task_names_stays,
     registration::a_graph_cannot_unregister_what_it_may_still_submit,
     registration::a_close_waits_for_a_registration_or_refuses_it,
+    closing::closers_get_one_verdict_and_nothing_is_ended_under_a_running_task,
+    closing::a_close_during_the_start_cancels_it_and_leaves_nothing,
+    closing::a_close_from_inside_the_start_is_refused_and_the_start_goes_on,
+    closing::an_observer_that_panics_leaves_no_process_behind,
+    closing::a_child_that_ends_before_it_is_ready_fails_the_start_and_runs_nothing_of_its_parent,
+    closing::children_come_up_at_the_same_time,
+    closing::a_worker_that_dies_in_a_control_request_is_told_exactly,
+    closing::two_workers_of_one_path_are_refused,
+    closing::a_worker_dropped_with_a_run_in_progress_ends_its_tree_and_the_run_and_says_so,
+    closing::a_tree_is_started_and_awaited_in_an_asynchronous_program,
     runs::a_vector_add_over_two_chips_is_right,
     runs::conflicting_tasks_run_in_the_order_of_submission,
     runs::independent_tasks_of_two_sub_workers_overlap,
@@ -79,6 +90,8 @@ procfork::testing::tests! {
     death::after_the_root_is_killed_every_process_is_gone,
     death::after_a_middle_worker_is_killed_its_subtree_is_gone_and_the_root_goes_on,
     death::a_stopped_worker_does_not_block_the_close,
+    death::the_end_of_a_worker_in_a_task_is_told_exactly_and_stays_so,
+    death::a_stopped_worker_that_is_killed_in_a_task_was_killed,
     death::a_death_wakes_the_driver_that_is_parked,
     buffers::a_buffer_that_a_task_writes_cannot_be_read_released_or_written,
     buffers::a_task_on_a_buffer_that_the_host_changes_is_refused,

@@ -4,12 +4,13 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use facade::{
-    AgreeCause, Args, CallableError, ChipArgs, ChipCallable, ChipOrchestrator, CoreType, Error,
-    Kernel, KernelBody, KernelSource, OrchestrationError, Orchestrator, Settings, StartMode, State,
-    TaskResult, Worker, any, args, on,
+    AgreeCause, Args, CallableError, Error, Orchestrator, Settings, StartMode, State, TaskResult,
+    Worker, any, args, on,
 };
 
-use crate::support::{Gate, INCREMENT, VECTOR_ADD, builder, directory, nothing};
+use crate::support::{
+    COMPILED, Gate, INCREMENT, VECTOR_ADD, builder, directory, kernel_source, nothing,
+};
 
 fn double(args: &Args) -> TaskResult {
     args.output::<f32>(0)?.iter_mut().for_each(|x| *x *= 2.0);
@@ -110,37 +111,13 @@ pub(crate) fn a_closure_that_captured_something_cannot_come_after_init() {
     node.close().unwrap();
 }
 
-fn empty(_orch: &mut ChipOrchestrator<'_>, _args: &ChipArgs) -> Result<(), OrchestrationError> {
-    Ok(())
-}
-
-static COMPILED: ChipCallable = ChipCallable::new(
-    "compiled",
-    empty,
-    &[Kernel {
-        name: "compiled",
-        core: CoreType::Aiv,
-        body: KernelBody::Source(KernelSource {
-            sources: &["$FACADE_TEST_SOURCE/kernel.c"],
-            defines: &[],
-            extra_include_dirs: &[],
-        }),
-    }],
-);
-
-const KERNEL: &str =
-    "#include \"device_kernel.h\"\nDEVICE_KERNEL(compiled) { DEVICE_RETURN(0); }\n";
-
 /// Often enough to use up whatever a failed attempt would leave taken.
 const ATTEMPTS: usize = 40;
 
 /// Chip 1 of three, below, has no source: the others have prepared by then, and forget.
 pub(crate) fn a_registration_that_one_worker_refuses_changes_nothing_however_often() {
     let dir = directory();
-    fs::write(dir.path().join("kernel.c"), KERNEL).unwrap();
-    let has = Settings::new()
-        .env("DEVICE_KERNEL_CACHE", dir.path().to_str().unwrap())
-        .env("FACADE_TEST_SOURCE", dir.path().to_str().unwrap());
+    let has = kernel_source(dir.path(), "");
     let chips = builder(3, 0)
         .name("below")
         .each_chip(has)
@@ -222,7 +199,6 @@ pub(crate) fn a_graph_cannot_unregister_what_it_may_still_submit() {
 pub(crate) fn a_close_waits_for_a_registration_or_refuses_it() {
     let dir = directory();
     let gate = Gate::new(dir.path(), "gate");
-    fs::write(dir.path().join("kernel.c"), KERNEL).unwrap();
     let compiler = dir.path().join("cc");
     let here = dir.path().display();
     let script = format!(
@@ -231,11 +207,8 @@ pub(crate) fn a_close_waits_for_a_registration_or_refuses_it() {
     fs::write(&compiler, script).unwrap();
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
-    let settings = Settings::new()
-        .env("CC", compiler.to_str().unwrap())
-        .env("DEVICE_KERNEL_CACHE", dir.path().to_str().unwrap())
-        .env("FACADE_TEST_SOURCE", dir.path().to_str().unwrap());
-    let node = builder(1, 1).each_chip(settings).build().unwrap();
+    let settings = kernel_source(dir.path(), "").env("CC", compiler.to_str().unwrap());
+    let node = builder(3, 1).each_chip(settings).build().unwrap();
     let f = node.register_fn("f", nothing).unwrap();
     node.init().unwrap();
     std::thread::scope(|scope| {

@@ -5,12 +5,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use facade::{
-    ChipArgs, ChipCallable, ChipOrchestrator, ConfigError, CoreType, Error, Kernel, KernelBody,
-    KernelSource, OrchestrationError, Resource, Settings, StartCause, StartMode, StartPhase,
-    StartProgress, TreeNode, Worker, WorkerBuilder,
+    ConfigError, Error, Resource, Settings, StartCause, StartMode, StartPhase, StartProgress,
+    TreeNode, Worker, WorkerBuilder,
 };
 
-use crate::support::{builder, directory, pids, wait_gone};
+use crate::support::{COMPILED, builder, directory, pids, wait_gone};
 
 fn configured() -> WorkerBuilder {
     let below = builder(1, 1)
@@ -190,24 +189,6 @@ pub(crate) fn the_start_tells_every_phase_of_every_worker_in_order() {
         assert_eq!(told.last().map(|progress| &*progress.path), Some("root"));
     }
 }
-
-fn empty(_orch: &mut ChipOrchestrator<'_>, _args: &ChipArgs) -> Result<(), OrchestrationError> {
-    Ok(())
-}
-
-static COMPILED: ChipCallable = ChipCallable::new(
-    "compiled",
-    empty,
-    &[Kernel {
-        name: "compiled",
-        core: CoreType::Aiv,
-        body: KernelBody::Source(KernelSource {
-            sources: &["$FACADE_TEST_SOURCE/kernel.c"],
-            defines: &[],
-            extra_include_dirs: &[],
-        }),
-    }],
-);
 
 /// A compiler that never ends: what a chip worker hangs on while it brings up its callables.
 fn stuck_compiler(dir: &std::path::Path) -> String {

@@ -164,3 +164,38 @@ pub(crate) fn failure<R>(outcome: Result<R, Error>) -> facade::RunError {
         Ok(_) => panic!("expected a failed run"),
     }
 }
+
+/// Sources of a kernel `compiled`, with code that runs where a chip worker loads it, and the settings that a chip worker
+/// needs to find them. In the code, `HERE` is the directory as a string.
+pub(crate) fn kernel_source(dir: &Path, on_load: &str) -> facade::Settings {
+    let here = dir.to_str().expect("a name in ASCII");
+    let source = format!(
+        "#include \"device_kernel.h\"\n#include <dirent.h>\n#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+         #define HERE \"{here}\"\n\
+         __attribute__((constructor)) static void on_load(void) {{ {on_load} }}\n\
+         DEVICE_KERNEL(compiled) {{ DEVICE_RETURN(0); }}\n"
+    );
+    fs::write(dir.join("kernel.c"), source).expect("a directory of the test");
+    facade::Settings::new()
+        .env("DEVICE_KERNEL_CACHE", here)
+        .env("FACADE_TEST_SOURCE", here)
+}
+
+fn no_tasks(_: &mut ChipOrchestrator<'_>, _: &ChipArgs) -> Result<(), OrchestrationError> {
+    Ok(())
+}
+
+/// A callable whose kernel is that of [`kernel_source`].
+pub(crate) static COMPILED: ChipCallable = ChipCallable::new(
+    "compiled",
+    no_tasks,
+    &[Kernel {
+        name: "compiled",
+        core: facade::CoreType::Aiv,
+        body: facade::KernelBody::Source(facade::KernelSource {
+            sources: &["$FACADE_TEST_SOURCE/kernel.c"],
+            defines: &[],
+            extra_include_dirs: &[],
+        }),
+    }],
+);

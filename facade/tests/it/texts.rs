@@ -63,7 +63,7 @@ pub(crate) fn errors_read_as_written() {
         node.run(|orch| orch.allocate_domain("ring", &[0], 64))
             .unwrap_err(),
     );
-    note(node.respawn(0).unwrap_err());
+    note(node.respawn("node/sub0").unwrap_err());
     node.close().unwrap();
     note(node.run(|_| Ok(())).unwrap_err());
 
