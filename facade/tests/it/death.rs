@@ -409,7 +409,7 @@ pub(crate) fn the_end_of_a_worker_in_a_task_is_told_exactly_and_stays_so() {
         let Health::Degraded { dead } = node.health() else {
             panic!("{name}: {:?}", node.health())
         };
-        assert_eq!(dead, [first.clone()], "{name}");
+        assert_eq!(dead, std::slice::from_ref(&first), "{name}");
         let second = match run() {
             Err(Error::Submit(SubmitError::WorkerDied { died, .. })) => WorkerDied::clone(&died),
             other => died(&failure(other)).clone(),
