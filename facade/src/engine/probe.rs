@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use mailbox::{DeathWords, Probe};
-use procfork::{Armed, Children, DeathWord, ParentWatch};
+use procfork::{Armed, Children, DeathWord, ParentWatch, Rearmed};
 
 use super::lines::Lines;
 
@@ -83,7 +83,12 @@ impl Probe for ParentProbe<'_> {
         self.0.is_alive()
     }
 
+    /// Asked before a sleep, and not while spinning: time to see whether user code has changed its ids, which makes the
+    /// kernel forget the death signal.
     fn death_words<'w>(&'w self, words: &mut DeathWords<'w>) {
+        if let Ok(Rearmed::Restored) = self.0.rearm() {
+            tracing::warn!("a task changed its user or group id; the death signal is armed again");
+        }
         self.0.death_words().for_each(|word| watch(word, words));
     }
 }

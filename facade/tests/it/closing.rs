@@ -233,6 +233,111 @@ pub(crate) fn two_workers_of_one_path_are_refused() {
     node.add_worker(child("good")).unwrap();
 }
 
+/// The set of signals in a line of a process's `status` file.
+fn signals(pid: u32, line: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let found = status.lines().find_map(|found| found.strip_prefix(line));
+    let set = u64::from_str_radix(found.unwrap().trim_start_matches(':').trim(), 16).unwrap();
+    // 32 and 33 are the C library's own.
+    set & !(0b11 << 31)
+}
+
+/// A caller that blocks and ignores what ends processes: its workers listen all the same, and its own mask stays.
+pub(crate) fn a_caller_deaf_to_signals_has_workers_that_are_not() {
+    use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+    let blocked = SigSet::from_iter([Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGCHLD]);
+    blocked.thread_block().unwrap();
+    for ignored in [Signal::SIGINT, Signal::SIGTERM] {
+        // SAFETY: to ignore a signal runs no code.
+        #[expect(unsafe_code, reason = "the state that is tested")]
+        unsafe { signal(ignored, SigHandler::SigIgn) }.unwrap();
+    }
+    for mode in [StartMode::Fork, StartMode::Spawn] {
+        let node = builder(1, 1)
+            .worker(builder(0, 1).name("below").start_mode(mode))
+            .start_mode(mode)
+            .build()
+            .unwrap();
+        node.init().unwrap();
+        let all = pids(&node.tree().unwrap());
+        let pipe = 1_u64 << (Signal::SIGPIPE as i32 - 1);
+        for pid in &all {
+            assert_eq!(
+                (signals(*pid, "SigBlk"), signals(*pid, "SigIgn")),
+                (0, pipe)
+            );
+        }
+        // One that does not look at its mailbox any more is asked by a signal, and hears it.
+        crate::support::kill(all[0], Signal::SIGTERM);
+        until(|| matches!(node.health(), Health::Degraded { .. }));
+        let Health::Degraded { dead } = node.health() else {
+            panic!("{:?}", node.health())
+        };
+        assert_eq!(dead[0].cause.signal().map(i32::from), Some(15));
+        node.close().unwrap();
+        wait_gone(&all);
+    }
+    assert_eq!(SigSet::thread_get_mask().unwrap(), blocked);
+}
+
+/// What a process has open, by device and inode.
+fn open_files(pid: u32) -> std::collections::BTreeSet<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let all = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let files = all.filter_map(|entry| fs::metadata(entry.path()).ok());
+    files.map(|file| (file.dev(), file.ino())).collect()
+}
+
+/// A worker holds its own mailbox and channel, and what all share; nothing of a sibling's.
+pub(crate) fn a_worker_holds_no_descriptor_of_a_sibling() {
+    for mode in [StartMode::Fork, StartMode::Spawn] {
+        let node = builder(0, 4).start_mode(mode).build().unwrap();
+        node.init().unwrap();
+        let all: Vec<_> = pids(&node.tree().unwrap())
+            .into_iter()
+            .map(open_files)
+            .collect();
+        let shared = all
+            .iter()
+            .skip(1)
+            .fold(all[0].clone(), |seen, own| &seen & own);
+        for (index, own) in all.iter().enumerate() {
+            let private = own - &shared;
+            assert!(!private.is_empty());
+            let others = all.iter().enumerate().filter(|(other, _)| *other != index);
+            for (_, other) in others {
+                assert!(private.is_disjoint(other), "{mode:?}");
+            }
+        }
+        node.close().unwrap();
+    }
+}
+
+/// Who reads what a program prints sees the end when the program was killed, although workers had the same stream.
+pub(crate) fn the_reader_of_a_killed_program_sees_the_end() {
+    use std::io::Read as _;
+    procfork::adopt_orphans(true).unwrap();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let options =
+        procfork::ForkOptions::new("root").stream(procfork::Stream::Stdout, writer.into());
+    let root = procfork::fork(options, |context| {
+        let node = builder(1, 2).build().map_err(|error| error.to_string())?;
+        node.init().map_err(|error| error.to_string())?;
+        std::io::Write::write_all(&mut std::io::stdout(), b"ready\n").map_err(|e| e.to_string())?;
+        let _ = context.parent.wait_gone(None);
+        Ok::<(), String>(())
+    })
+    .unwrap();
+    let mut line = [0; 6];
+    reader.read_exact(&mut line).unwrap();
+    root.signal(procfork::Signal::KILL).unwrap();
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+    root.wait(Instant::now() + Duration::from_secs(10)).unwrap();
+    while nix::sys::wait::wait().is_ok() {}
+}
+
 /// A log that a test can read.
 #[derive(Clone, Default)]
 struct Log(Arc<std::sync::Mutex<Vec<u8>>>);

@@ -447,3 +447,42 @@ pub(crate) fn a_stopped_worker_that_is_killed_in_a_task_was_killed() {
     assert_eq!(died(&error).cause.signal().map(i32::from), Some(9));
     node.close().unwrap();
 }
+
+/// The kernel forgets the death signal when a process changes an id. An idle worker notices.
+pub(crate) fn a_worker_whose_task_changed_its_ids_is_still_killed_with_its_parent() {
+    if !nix::unistd::geteuid().is_root() {
+        procfork::testing::skip("only root may change its ids");
+    }
+    let node = builder(0, 1).build().unwrap();
+    let change = node
+        .register_fn("change", |_| {
+            for id in [1, 0] {
+                nix::unistd::setegid(nix::unistd::Gid::from_raw(id))?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    let armed = node
+        .register_fn("armed", |_| {
+            let watch = procfork::ParentWatch::current().ok_or("no watch")?;
+            match watch.armed()? {
+                Some(procfork::Signal::KILL) => Ok(()),
+                other => Err(format!("armed is {other:?}").into()),
+            }
+        })
+        .unwrap();
+    node.init().unwrap();
+    node.run(|orch| orch.submit_sub(&change, args())).unwrap();
+    let stat = format!("/proc/{}/stat", node.tree().unwrap().children[0].pid);
+    let mut asleep = 0;
+    while asleep < 100 {
+        asleep = if state_in(&stat) == 'S' {
+            asleep + 1
+        } else {
+            0
+        };
+        std::thread::yield_now();
+    }
+    node.run(|orch| orch.submit_sub(&armed, args())).unwrap();
+    node.close().unwrap();
+}

@@ -262,27 +262,36 @@ pub(crate) fn the_group_is_the_one_asked_for() {
     assert_eq!(leads.try_wait().unwrap(), None);
 }
 
-pub(crate) fn a_changed_group_id_clears_the_death_signal_and_rearming_restores_it() {
+pub(crate) fn a_changed_id_clears_the_death_signal_and_rearming_restores_it() {
     // SAFETY: takes nothing.
     if unsafe { libc::geteuid() } != 0 {
-        procfork::testing::skip("only root may change its group id");
+        procfork::testing::skip("only root may change its ids");
     }
-    let cause = cause_of(|context| {
-        assert_eq!(context.parent.armed().unwrap(), Some(Signal::KILL));
-        assert_eq!(context.parent.rearm().unwrap(), procfork::Rearmed::WasArmed);
-        for id in [1, 0] {
-            // SAFETY: plain numbers.
-            assert_eq!(unsafe { libc::setegid(id) }, 0);
-        }
-        assert_eq!(
-            context.parent.armed().unwrap(),
-            None,
-            "the kernel cleared it"
-        );
-        assert_eq!(context.parent.rearm().unwrap(), procfork::Rearmed::Restored);
-        assert_eq!(context.parent.armed().unwrap(), Some(Signal::KILL));
-        let again = ParentWatch::current().unwrap();
-        assert_eq!(again.rearm().unwrap(), procfork::Rearmed::WasArmed);
-    });
-    assert_eq!(cause, ExitCause::Exited(0));
+    /// Changes an id; whether it could is for the caller to know.
+    type Change = fn(u32);
+    let changes: [Change; 4] = [
+        // SAFETY: a plain number.
+        |id| drop(unsafe { libc::setegid(id) }),
+        // SAFETY: a plain number.
+        |id| drop(unsafe { libc::seteuid(id) }),
+        // SAFETY: a plain number.
+        |id| drop(unsafe { libc::setfsgid(id) }),
+        // SAFETY: a plain number.
+        |id| drop(unsafe { libc::setfsuid(id) }),
+    ];
+    for change in changes {
+        let cause = cause_of(move |context| {
+            assert_eq!(context.parent.armed().unwrap(), Some(Signal::KILL));
+            assert_eq!(context.parent.rearm().unwrap(), procfork::Rearmed::WasArmed);
+            change(1);
+            change(0);
+            let armed = context.parent.armed().unwrap();
+            assert_eq!(armed, None, "the kernel cleared it");
+            assert_eq!(context.parent.rearm().unwrap(), procfork::Rearmed::Restored);
+            assert_eq!(context.parent.armed().unwrap(), Some(Signal::KILL));
+            let again = ParentWatch::current().unwrap();
+            assert_eq!(again.rearm().unwrap(), procfork::Rearmed::WasArmed);
+        });
+        assert_eq!(cause, ExitCause::Exited(0));
+    }
 }

@@ -45,7 +45,7 @@ const TESTS: &[Test] = testing::list![
     clean::a_command_run_in_a_child_sees_the_three_streams_only,
     clean::a_given_descriptor_below_three_does_not_become_a_stream,
     clean::the_group_is_the_one_asked_for,
-    clean::a_changed_group_id_clears_the_death_signal_and_rearming_restores_it,
+    clean::a_changed_id_clears_the_death_signal_and_rearming_restores_it,
     settings::what_was_set_holds_and_is_read_back_as_the_kernel_has_it,
     settings::children_inherit_settings,
     settings::a_setting_that_the_kernel_refuses_is_named,
