@@ -268,16 +268,16 @@ pub(crate) fn a_changed_id_clears_the_death_signal_and_rearming_restores_it() {
         procfork::testing::skip("only root may change its ids");
     }
     /// Changes an id; whether it could is for the caller to know.
-    type Change = fn(u32);
+    type Change = fn(u32) -> i32;
     let changes: [Change; 4] = [
         // SAFETY: a plain number.
-        |id| drop(unsafe { libc::setegid(id) }),
+        |id| unsafe { libc::setegid(id) },
         // SAFETY: a plain number.
-        |id| drop(unsafe { libc::seteuid(id) }),
+        |id| unsafe { libc::seteuid(id) },
         // SAFETY: a plain number.
-        |id| drop(unsafe { libc::setfsgid(id) }),
+        |id| unsafe { libc::setfsgid(id) },
         // SAFETY: a plain number.
-        |id| drop(unsafe { libc::setfsuid(id) }),
+        |id| unsafe { libc::setfsuid(id) },
     ];
     for change in changes {
         let cause = cause_of(move |context| {
