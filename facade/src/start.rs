@@ -56,10 +56,12 @@ impl Start<'_> {
         let began = Instant::now();
         let path = Arc::clone(self.engine.path());
         self.end_children_in(journal);
+        // Asked once: the answer costs more than what it is about.
+        let mode = self.mode();
         let mut jobs = Vec::new();
         for (index, (kind, child_path)) in self.plan.lines(&path).into_iter().enumerate() {
             self.go_on()?;
-            self.fork_child(index, kind, &child_path)?;
+            self.fork_child(index, kind, &child_path, mode)?;
             jobs.push(self.ask(index));
             self.look_if_due();
             if jobs.iter().any(|job| failed(job)) {
@@ -103,9 +105,15 @@ impl Start<'_> {
         }));
     }
 
-    fn fork_child(&self, index: usize, kind: LineKind, path: &str) -> Result<(), Error> {
+    fn fork_child(
+        &self,
+        index: usize,
+        kind: LineKind,
+        path: &str,
+        mode: StartMode,
+    ) -> Result<(), Error> {
         let (line, child) = self
-            .make_line(index, kind, path)
+            .make_line(index, kind, path, mode)
             .map_err(|cause| self.error(path, cause))?;
         let pushed = self.engine.children.write().push(child);
         pushed.map_err(|error| self.error(path, StartCause::system(error)))?;
@@ -120,6 +128,7 @@ impl Start<'_> {
         index: usize,
         kind: LineKind,
         path: &str,
+        made: StartMode,
     ) -> Result<(Line, Child), StartCause> {
         let layout = Layout {
             task_frames: 2,
@@ -130,14 +139,13 @@ impl Start<'_> {
         let mailbox =
             Mailbox::create(layout, self.engine.doorbell()).map_err(StartCause::system)?;
         let (here, there) = FdChannel::pair().map_err(StartCause::system)?;
-        let mode = self.mode();
         let board = self.board.below(slot_offset(self.spec, index));
         let seat = Seat {
             path: path.to_owned(),
             role: self.role(index, kind),
             incarnation: self.engine.core().begin_life(index),
             limit: self.limit,
-            made: mode,
+            made,
             settings: self.settings(index, kind),
             slot: board.slot(),
             n_slots: board.n_slots(),
@@ -188,7 +196,7 @@ impl Start<'_> {
     fn replace(&self, index: usize) -> Result<(), Error> {
         let (kind, path) = self.plan.lines(self.engine.path()).swap_remove(index);
         let mut lines = self.engine.claim_lines();
-        let made = self.make_line(index, kind, &path);
+        let made = self.make_line(index, kind, &path, self.mode());
         let (line, child) = made.map_err(|cause| self.error(&path, cause))?;
         let mut children = self.engine.children.write();
         let old = pid_of(&children, lines.all[index].pid);
