@@ -353,16 +353,45 @@ impl std::io::Write for Log {
     }
 }
 
-pub(crate) fn a_worker_dropped_with_a_run_in_progress_ends_its_tree_and_the_run_and_says_so() {
-    let dir = directory();
-    let gate = Gate::new(dir.path(), "never");
+/// Calls `body` and returns what was logged meanwhile.
+fn logged(body: impl FnOnce()) -> String {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_writer(move || writer.clone())
         .with_ansi(false)
         .finish();
-    tracing::subscriber::with_default(subscriber, || {
+    tracing::subscriber::with_default(subscriber, body);
+    let bytes = log.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
+}
+
+/// A child that does not hear is ended; it does not use up the budget of those that do, which leave by themselves.
+pub(crate) fn a_deaf_child_costs_its_siblings_nothing() {
+    let log = logged(|| {
+        let node = builder(0, 4)
+            .name("root")
+            .grace(Duration::from_millis(100))
+            .build()
+            .unwrap();
+        node.init().unwrap();
+        let tree = node.tree().unwrap();
+        crate::support::kill(tree.children[0].pid, nix::sys::signal::Signal::SIGSTOP);
+        node.close().unwrap();
+        node.close().unwrap();
+        assert!(pids(&tree).into_iter().all(|pid| !is_alive(pid)));
+    });
+    let ended: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("had to be ended"))
+        .collect();
+    assert!(ended.len() == 1 && ended[0].contains("sub0"), "{log}");
+}
+
+pub(crate) fn a_worker_dropped_with_a_run_in_progress_ends_its_tree_and_the_run_and_says_so() {
+    let dir = directory();
+    let gate = Gate::new(dir.path(), "never");
+    let log = logged(|| {
         let node = builder(0, 1).build().unwrap();
         let wait = node
             .register_fn("wait", move |_| {
@@ -380,7 +409,6 @@ pub(crate) fn a_worker_dropped_with_a_run_in_progress_ends_its_tree_and_the_run_
         let error = failure(handle.wait());
         assert!(error.to_string().contains("SIGKILL"), "{error}");
     });
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(log.contains("dropped unclosed"), "{log}");
 }
 

@@ -56,6 +56,7 @@ procfork::testing::tests! {
     closing::children_come_up_at_the_same_time,
     closing::a_worker_that_dies_in_a_control_request_is_told_exactly,
     closing::two_workers_of_one_path_are_refused,
+    closing::a_deaf_child_costs_its_siblings_nothing,
     closing::a_caller_deaf_to_signals_has_workers_that_are_not,
     closing::a_worker_holds_no_descriptor_of_a_sibling,
     closing::the_reader_of_a_killed_program_sees_the_end,
