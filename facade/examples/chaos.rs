@@ -216,7 +216,20 @@ fn round(random: &mut Random) -> Round {
     let choice = random.below(2 * (1 + victims.len() as u64)) as usize;
     let victim = victims.get(choice).map_or(child.pid(), |victim| victim.pid);
     let killed = Instant::now();
-    strike(Pid::from_raw(victim.raw()), random.below(4));
+    let how = random.below(4);
+    match victims.get(choice) {
+        Some(victim) => strike(how, |signal| {
+            // Its number may have become another's meanwhile, unless it is still the process that was seen.
+            if victim.is_current() {
+                let _ = nix::sys::signal::kill(Pid::from_raw(victim.pid.raw()), signal);
+            }
+        }),
+        None => strike(how, |signal| {
+            let signal = procfork::Signal::new(signal as i32).expect("a signal");
+            // It may have ended by itself meanwhile.
+            let _ = child.signal(signal);
+        }),
+    }
     let mut left = Vec::new();
     if victim != child.pid() && child.wait(Instant::now() + PATIENCE).is_err() {
         let below = procfork::descendants(child.pid()).unwrap_or_default();
@@ -254,18 +267,15 @@ fn await_phase(root: &Child, phase: &Segment, wanted: u8) {
     }
 }
 
-/// Sends one of the signals that the tree must survive, to a process of a tree that this program started.
-fn strike(victim: Pid, how: u64) {
+/// Sends one of the signals that the tree must survive.
+fn strike(how: u64, send: impl Fn(Signal)) {
     let signals: &[Signal] = match how {
         0 => &[Signal::SIGKILL],
         1 => &[Signal::SIGTERM],
         2 => &[Signal::SIGSEGV],
         _ => &[Signal::SIGSTOP, Signal::SIGKILL],
     };
-    for signal in signals {
-        // It may have ended by itself meanwhile.
-        let _ = nix::sys::signal::kill(victim, *signal);
-    }
+    signals.iter().copied().for_each(send);
 }
 
 /// Reaps orphans until no process of the tree is left; names those that stay.
