@@ -10,16 +10,19 @@
 use std::time::Instant;
 
 use device::{
-    Arch, Chip, ChipArgs, ChipCallable, ChipOrchestrator, DeviceTensor, Kernel, KernelContext,
-    KernelError, OpenOptions, OrchestrationError, Platform, core_args,
+    Arch, Chip, ChipArgs, ChipCallable, ChipOrchestrator, DeviceTensor, GraphArgs, Kernel,
+    KernelContext, KernelError, OpenOptions, OrchestrationError, Platform, core_args,
 };
 use taskgraph::{DType, Scalar};
 
 /// Elements of each vector of the small run.
 const ELEMENTS: u64 = 1024;
 
-/// Core tasks of a throughput run.
+/// Core tasks of a throughput run, a multiple of the nodes of a graph.
 const TASKS: u64 = 20_000;
+
+/// Nodes of a graph.
+const NODES: u64 = 250;
 
 /// Buffers that the independent tasks of a throughput run write in turn.
 const LANES: u64 = 64;
@@ -169,12 +172,27 @@ fn chip_run() -> Vec<Measure> {
     vec![measure]
 }
 
-/// The family of the chip's scheduler: what waits for nothing, and what waits for its neighbour.
+/// The family of the chip's scheduler: what waits for nothing, and what waits for its neighbour; each
+/// submitted one by one, and replayed.
 fn chip_tasks() -> Vec<Measure> {
+    use Pattern::{Chain, Independent};
     vec![
-        tasks("chip_tasks/independent", Pattern::Independent),
-        tasks("chip_tasks/chain", Pattern::Chain),
+        tasks("chip_tasks/independent", Independent, Submit::Eager),
+        tasks("chip_tasks/chain", Chain, Submit::Eager),
+        tasks(
+            "chip_tasks/replayed_independent",
+            Independent,
+            Submit::Graphs,
+        ),
+        tasks("chip_tasks/replayed_chain", Chain, Submit::Graphs),
     ]
+}
+
+/// How the tasks of a throughput run are submitted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Submit {
+    Eager,
+    Graphs,
 }
 
 /// How the tasks of a throughput run depend on each other.
@@ -190,10 +208,31 @@ static MANY_TASKS: ChipCallable = ChipCallable {
     kernels: &[Kernel::vector("nothing", nothing)],
 };
 
-/// Empty tasks, all in one chain or each on the next of many buffers.
+/// Empty tasks, all in one chain or each on the next of many buffers, one by one or as graphs.
 fn many_tasks(orch: &mut ChipOrchestrator<'_>, args: &ChipArgs) -> Result<(), OrchestrationError> {
-    let is_chain = args.scalar(0)? == Scalar::Bool(true);
-    for i in 0..TASKS {
+    let is_chain = u64::from(args.scalar(0)? == Scalar::Bool(true));
+    let as_graphs = args.scalar(1)? == Scalar::Bool(true);
+    for _ in 0..TASKS / NODES {
+        let mut all = core_args();
+        for buffer in &args.tensors {
+            all = if is_chain == 1 {
+                all.inout(buffer)
+            } else {
+                all.input(buffer)
+            };
+        }
+        if as_graphs {
+            orch.graph(some_tasks, &[is_chain], all)?;
+        } else {
+            orch.call(some_tasks, &[is_chain], all)?;
+        }
+    }
+    Ok(())
+}
+
+fn some_tasks(orch: &mut ChipOrchestrator<'_>, args: &GraphArgs) -> Result<(), OrchestrationError> {
+    let is_chain = args.param(0)? == 1;
+    for i in 0..NODES {
         let buffer = args.tensor(if is_chain { 0 } else { (i % LANES) as usize })?;
         let access = if is_chain {
             core_args().inout(buffer)
@@ -209,11 +248,20 @@ fn nothing(_: &mut KernelContext<'_>) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Nanoseconds per empty core task, submit and execution together.
-fn tasks(name: &'static str, pattern: Pattern) -> Measure {
+/// Nanoseconds per empty core task, submit and execution together; graphs are recorded before.
+fn tasks(name: &'static str, pattern: Pattern, submit: Submit) -> Measure {
     let mut chip = open();
     let slot = chip.register(&MANY_TASKS).expect("a good callable");
     let args = tensors(&mut *chip, LANES, 16).with_scalar(pattern == Pattern::Chain);
+    let args = args.with_scalar(submit == Submit::Graphs);
+    let report = device::run(&mut *chip, slot, args.clone()).expect("the run succeeds");
+    assert_eq!(report.tasks, TASKS);
+    let n_graphs = if submit == Submit::Graphs {
+        TASKS / NODES
+    } else {
+        0
+    };
+    assert_eq!(report.graphs.recorded + report.graphs.replayed, n_graphs);
     Measure::take(name, "ns", 20, || {
         let start = Instant::now();
         device::run(&mut *chip, slot, args.clone()).expect("the run succeeds");

@@ -112,6 +112,32 @@ impl Allocations {
         })
     }
 
+    /// A tensor in live memory as a view of its allocation, which is its buffer whatever the caller called
+    /// it; `None` if it is not aligned there.
+    pub(crate) fn tensor(&self, tensor: &DeviceTensor) -> Result<Option<Tensor>, DeviceError> {
+        let view = tensor.view.view();
+        let first = tensor.first_address(&view)?;
+        let found = self.resolve("use a tensor of", first, view.hi() - view.lo())?;
+        let buffer = BufferId::new(0, found.base, 0, BufferKind::Device);
+        let (view, offset) = (&tensor.view, first.0 - found.base);
+        let located = Tensor::strided(
+            buffer,
+            view.dtype(),
+            offset,
+            view.shape(),
+            view.strides(),
+            found.bytes,
+        );
+        Ok(located.ok())
+    }
+
+    /// One past the last byte of the allocation that starts at `base`.
+    pub(crate) fn end_of(&self, base: u64) -> Option<DeviceAddress> {
+        self.live
+            .get(&base)
+            .map(|bytes| DeviceAddress(base + bytes))
+    }
+
     /// Finds all tensors of a task in live memory; no two of them may write a common byte.
     pub(crate) fn find_all(
         &self,

@@ -4,8 +4,9 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
+use taskgraph::capture::{BoundaryScalar, IntoScalar};
 use taskgraph::{
-    BACKING_BYTES_MAX, BufferId, BufferKind, DType, Scalar, Tag, TaskId, Tensor, View,
+    BACKING_BYTES_MAX, BufferId, BufferKind, DType, Scalar, ScalarArg, Tag, Tensor, View,
 };
 
 use crate::chip::DeviceAddress;
@@ -57,6 +58,17 @@ impl DeviceTensor {
         Ok(Self {
             address: self.address,
             view: self.view.slice(dim, range)?,
+        })
+    }
+
+    /// The same elements in another shape, row-major.
+    ///
+    /// # Errors
+    /// [`OrchestrationError::Tensor`] if it is not contiguous, or has another number of elements.
+    pub fn reshape(&self, shape: &[u64]) -> Result<Self, OrchestrationError> {
+        Ok(Self {
+            address: self.address,
+            view: self.view.reshape(shape)?,
         })
     }
 
@@ -162,8 +174,11 @@ impl ChipArgs {
 pub struct CoreArgs<'t> {
     pub(crate) tensors: SmallVec<[(&'t DeviceTensor, Tag); 4]>,
     pub(crate) scalars: SmallVec<[Scalar; 4]>,
+    /// Which of the scalars are those of a graph's boundary. Outside of graphs none are, and nothing is
+    /// allocated.
+    pub(crate) forwarded: Vec<(usize, BoundaryScalar)>,
     pub(crate) n_blocks: Option<u32>,
-    pub(crate) after: SmallVec<[TaskId; 2]>,
+    pub(crate) after: SmallVec<[CoreTaskId; 2]>,
     /// Boxed, because few tasks have one.
     pub(crate) predicate: Option<Box<Predicate>>,
 }
@@ -200,10 +215,15 @@ impl<'t> CoreArgs<'t> {
         self.tensor(tensor, Tag::InOut)
     }
 
-    /// A scalar.
+    /// A scalar: a value, or a scalar of the graph that is being built ([`GraphArgs::scalar`]).
+    ///
+    /// [`GraphArgs::scalar`]: crate::GraphArgs::scalar
     #[must_use]
-    pub fn scalar(mut self, scalar: impl Into<Scalar>) -> Self {
-        self.scalars.push(scalar.into());
+    pub fn scalar(mut self, scalar: impl IntoScalar) -> Self {
+        let arg = ScalarArg::of(scalar);
+        let at = self.scalars.len();
+        self.forwarded.extend(arg.forwarded().map(|it| (at, it)));
+        self.scalars.push(arg.value);
         self
     }
 
@@ -217,7 +237,7 @@ impl<'t> CoreArgs<'t> {
     /// Makes the task wait for an earlier one of the same run, whatever the two touch.
     #[must_use]
     pub fn after(mut self, task: CoreTaskId) -> Self {
-        self.after.push(task.0);
+        self.after.push(task);
         self
     }
 
@@ -235,6 +255,21 @@ impl<'t> CoreArgs<'t> {
     ) -> Result<Self, OrchestrationError> {
         self.predicate = Some(Box::new(Predicate::new(tensor, index, condition)?));
         Ok(self)
+    }
+
+    /// The scalar at a position, as a body of a graph is given it.
+    pub(crate) fn boundary_scalar(&self, at: usize) -> BoundaryScalar {
+        let forwarded = self.forwarded.iter().find(|(known, _)| *known == at);
+        forwarded.map_or_else(|| BoundaryScalar::eager(self.scalars[at]), |(_, it)| *it)
+    }
+
+    /// Refuses what belongs to a task and not to a graph.
+    pub(crate) fn refuse_for_graph(&self) -> Result<(), OrchestrationError> {
+        if self.n_blocks.is_none() && self.predicate.is_none() {
+            return Ok(());
+        }
+        let problem = "submit a graph: blocks and predicates belong to the tasks in it";
+        Err(OrchestrationError::refuse(problem))
     }
 
     /// How many blocks the task has; a kernel's name for the message if there is none.

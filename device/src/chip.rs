@@ -24,6 +24,7 @@ use std::fmt;
 use crate::args::ChipArgs;
 use crate::callable::ChipCallable;
 use crate::error::DeviceError;
+use crate::graph::GraphCounts;
 use crate::platform::{CoreCounts, Platform};
 use crate::trace::TraceEvent;
 
@@ -107,6 +108,8 @@ pub struct RunReport {
     pub blocks: u64,
     /// Tasks that did not run because their predicate said so.
     pub skipped: u64,
+    /// How its graphs were submitted.
+    pub graphs: GraphCounts,
 }
 
 /// One chip, owned by the thread that opened it: the trait object is neither `Send` nor `Sync`.

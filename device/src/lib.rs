@@ -54,6 +54,7 @@
 //!                        sim/ |        | vendor/     the simulator; a2a3 and a5 by dlopen
 //!                             |        |
 //!   ChipCallable -- orchestration --> core tasks     orchestrator.rs; edges and order: taskgraph
+//!                -- graphs ---------> one task each  graph.rs; recorded once, replayed: taskgraph
 //!                -- kernels --------> cores          kernel.rs, context.rs, compile/
 //! ```
 //!
@@ -64,6 +65,7 @@
 //! - A kernel that fails or panics gives an error that names task, kernel and core; the chip goes
 //!   on.
 //! - After a hardware fault or a timeout the chip refuses work until [`Chip::probe`] passes.
+//! - A graph that is replayed leaves the same memory behind as its tasks one by one.
 //! - An idle simulated chip has no thread and uses no processor time.
 //!
 //! # What it refuses to do
@@ -85,6 +87,7 @@ mod context;
 mod error;
 mod gang;
 mod gate;
+mod graph;
 mod kernel;
 mod library;
 mod open;
@@ -107,6 +110,7 @@ pub use chip::{
 pub use compile::{Artefact, CompileError, CompileOptions, KernelCompiler, Origin};
 pub use context::KernelContext;
 pub use error::{AddressProblem, DeviceError, KernelError, OrchestrationError, TaskPlace};
+pub use graph::{GraphArgs, GraphBody, GraphCounts};
 pub use kernel::{CoreType, Kernel, KernelBody, KernelFn, KernelSource, Lane};
 pub use library::LibraryError;
 pub use open::{OpenOptions, open};

@@ -1,14 +1,15 @@
-//! What an orchestration function builds a run with: core tasks over tensors, and intermediate
-//! device memory.
+//! What an orchestration function builds a run with: core tasks over tensors, graphs of them, and
+//! intermediate device memory.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 use taskgraph::{DType, TaskId};
 
 use crate::args::{CoreArgs, DeviceTensor};
 use crate::callable::ChipCallable;
-use crate::chip::DeviceAddress;
-use crate::error::{DeviceError, OrchestrationError};
+use crate::error::OrchestrationError;
+use crate::graph::{GraphArgs, GraphBody, GraphCall};
 
 /// What a backend does for an orchestration that runs on it.
 pub(crate) trait RunBuilder {
@@ -17,15 +18,41 @@ pub(crate) trait RunBuilder {
         &mut self,
         kernel_idx: usize,
         args: &CoreArgs<'_>,
-    ) -> Result<TaskId, OrchestrationError>;
+    ) -> Result<CoreTaskId, OrchestrationError>;
 
-    /// Allocates memory that is freed when the run is finalized.
-    fn alloc(&mut self, bytes: u64) -> Result<DeviceAddress, DeviceError>;
+    /// Allocates memory for a contiguous tensor that is freed when the run is finalized.
+    fn alloc(&mut self, dtype: DType, shape: &[u64]) -> Result<DeviceTensor, OrchestrationError>;
+
+    /// Submits a graph as one task, or says that its body has to be called instead.
+    fn graph(
+        &mut self,
+        _call: &GraphCall<'_>,
+        _args: &CoreArgs<'_>,
+    ) -> Result<Submitted, OrchestrationError> {
+        Ok(Submitted::No)
+    }
+}
+
+/// Whether a graph was submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Submitted {
+    Yes,
+    No,
 }
 
 /// A core task of the run being built, for explicit ordering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CoreTaskId(pub(crate) TaskId);
+pub struct CoreTaskId(pub(crate) Numbered);
+
+/// What a task is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbered {
+    /// A task of a run.
+    Task(TaskId),
+    /// A node of a recording, by the number of both.
+    Node { recording: NonZeroU32, node: u32 },
+}
 
 /// Builds the core tasks of one run, in program order; edges are inferred from what they read and
 /// write.
@@ -80,7 +107,7 @@ impl<'run> ChipOrchestrator<'run> {
         if kernel_idx >= self.callable.kernels.len() {
             return Err(self.unknown(format!("number {kernel_idx}")));
         }
-        self.builder.submit(kernel_idx, &args).map(CoreTaskId)
+        self.builder.submit(kernel_idx, &args)
     }
 
     /// Device memory for a contiguous tensor with unspecified contents, freed after the run.
@@ -93,11 +120,7 @@ impl<'run> ChipOrchestrator<'run> {
         dtype: DType,
         shape: &[u64],
     ) -> Result<DeviceTensor, OrchestrationError> {
-        let bytes = DeviceTensor::contiguous(DeviceAddress(0), dtype, shape)?
-            .view
-            .backing_bytes();
-        let address = self.builder.alloc(bytes)?;
-        DeviceTensor::contiguous(address, dtype, shape)
+        self.builder.alloc(dtype, shape)
     }
 
     /// Device memory for a contiguous tensor of the same shape and element type.
@@ -109,6 +132,80 @@ impl<'run> ChipOrchestrator<'run> {
         tensor: &DeviceTensor,
     ) -> Result<DeviceTensor, OrchestrationError> {
         self.alloc(tensor.view.dtype(), tensor.view.shape())
+    }
+
+    /// Submits what `body` submits: recorded at the first call, and from then on as *one* task, which
+    /// costs its arguments and not its nodes.
+    ///
+    /// The key of a recording is `body` together with `params`: numbers that shape the graph, and that
+    /// `body` reads with [`GraphArgs::param`]. `body` is a function, so nothing can be captured in it and
+    /// frozen; whatever else it needs are tensors and scalars of `args`. Addresses and values of scalars
+    /// may differ from call to call. Number, shapes, strides, types and tags of the tensors, which bytes
+    /// they share, and the types of the scalars may not: a call that differs there is built task by task,
+    /// as is a body that cannot be recorded. [`RunReport::graphs`](crate::RunReport::graphs) counts how
+    /// often each was the case.
+    ///
+    /// To the rest of the run the graph is a task that reads and writes its tensors as they are tagged.
+    /// A graph inside of a graph becomes part of it.
+    ///
+    /// ```
+    /// use device::{ChipArgs, ChipOrchestrator, GraphArgs, OrchestrationError, core_args};
+    ///
+    /// fn orchestration(orch: &mut ChipOrchestrator<'_>, args: &ChipArgs) -> Result<(), OrchestrationError> {
+    ///     let x = args.tensor(0)?;
+    ///     for layer in 1..41 {
+    ///         let weights = args.tensor(layer)?;
+    ///         orch.graph(layer_body, &[], core_args().inout(x).input(weights))?;
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// fn layer_body(orch: &mut ChipOrchestrator<'_>, args: &GraphArgs) -> Result<(), OrchestrationError> {
+    ///     let (x, weights) = (args.tensor(0)?, args.tensor(1)?);
+    ///     let y = orch.alloc_like(x)?;
+    ///     orch.submit("multiply", core_args().input(x).input(weights).output(&y))?;
+    ///     orch.submit("add", core_args().input(&y).inout(x))?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// What `body` returned; nothing was submitted then, if it was being recorded.
+    /// [`OrchestrationError::Refused`] if `args` has blocks or a predicate;
+    /// [`OrchestrationError::Memory`] if a tensor is not in live memory of this chip or the intermediate
+    /// memory does not fit.
+    pub fn graph(
+        &mut self,
+        body: GraphBody,
+        params: &[u64],
+        args: CoreArgs<'_>,
+    ) -> Result<(), OrchestrationError> {
+        args.refuse_for_graph()?;
+        let callable = self.callable;
+        let call = GraphCall {
+            callable,
+            body,
+            params,
+        };
+        match self.builder.graph(&call, &args)? {
+            Submitted::Yes => Ok(()),
+            Submitted::No => body(self, &GraphArgs::eager(params, &args)),
+        }
+    }
+
+    /// Submits what `body` submits, task by task: what [`ChipOrchestrator::graph`] does where it cannot
+    /// replay. The result is the same, for the cost of all tasks.
+    ///
+    /// # Errors
+    /// What `body` returned; [`OrchestrationError::Refused`] if `args` has blocks or a predicate.
+    pub fn call(
+        &mut self,
+        body: GraphBody,
+        params: &[u64],
+        args: CoreArgs<'_>,
+    ) -> Result<(), OrchestrationError> {
+        args.refuse_for_graph()?;
+        body(self, &GraphArgs::eager(params, &args))
     }
 
     fn unknown(&self, kernel: String) -> OrchestrationError {

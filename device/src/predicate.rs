@@ -17,6 +17,22 @@ pub enum Condition {
     Zero,
 }
 
+impl Condition {
+    /// Its code in a recorded graph.
+    pub(crate) fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// The condition with a code; [`Condition::NonZero`] for one that was never given out.
+    pub(crate) fn of_code(code: u32) -> Self {
+        if code == Condition::Zero as u32 {
+            Condition::Zero
+        } else {
+            Condition::NonZero
+        }
+    }
+}
+
 /// An element and what it has to be.
 #[derive(Clone, Debug)]
 pub(crate) struct Predicate {

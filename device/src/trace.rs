@@ -1,4 +1,5 @@
-//! What a chip did when: events on lanes, one lane for the orchestration and one per core.
+//! What a chip did when: events on lanes, one for the orchestration, one per scheduler thread,
+//! one per core.
 
 use std::fmt::Write as _;
 
@@ -9,8 +10,14 @@ use crate::kernel::CoreType;
 pub enum TraceLane {
     /// The orchestration of a run, from its first submit to its return.
     Orchestration,
-    /// The chip's scheduler: a slice of work that it gave to the cores.
-    Scheduler,
+    /// The submit of one core task.
+    TaskSubmit,
+    /// The submit of a recorded graph, as one task.
+    GraphSubmit,
+    /// A bounded slice of work in which nodes of a submitted graph became core tasks.
+    GraphPrepare,
+    /// A scheduler thread by number: a slice of work in which it gave blocks to its cores.
+    Scheduler(u16),
     /// A core, by type and number.
     Core(CoreType, u16),
 }
@@ -37,7 +44,10 @@ impl TraceLane {
     fn name(self) -> String {
         match self {
             TraceLane::Orchestration => "orchestration".to_owned(),
-            TraceLane::Scheduler => "scheduler".to_owned(),
+            TraceLane::TaskSubmit => "task submit".to_owned(),
+            TraceLane::GraphSubmit => "graph submit".to_owned(),
+            TraceLane::GraphPrepare => "graph prepare".to_owned(),
+            TraceLane::Scheduler(idx) => format!("scheduler {idx}"),
             TraceLane::Core(core, idx) => format!("{core} {idx:02}"),
         }
     }

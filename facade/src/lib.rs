@@ -107,8 +107,9 @@ pub use view::{HostView, HostViewMut};
 pub use worker::{Health, Worker};
 
 pub use device::{
-    Arch, ChipArgs, ChipCallable, ChipOrchestrator, CoreArgs, CoreType, Digest, Kernel, KernelBody,
-    KernelContext, KernelError, KernelSource, OrchestrationError, Platform, ScalarValue, core_args,
+    Arch, ChipArgs, ChipCallable, ChipOrchestrator, Condition, CoreArgs, CoreTaskId, CoreType,
+    DeviceTensor, Digest, GraphArgs, GraphBody, GraphCounts, Kernel, KernelBody, KernelContext,
+    KernelError, KernelSource, Lane, OrchestrationError, Platform, ScalarValue, core_args,
 };
 pub use lifecycle::State;
 pub use procfork::{ExitCause, Resource, Settings};

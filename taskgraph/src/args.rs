@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use crate::buffer::BufferId;
-use crate::capture::IntoScalar;
 use crate::capture::scalar::{Origin, sealed::Parts};
+use crate::capture::{BoundaryScalar, IntoScalar};
 use crate::tensor::Tensor;
 use crate::view::View;
 
@@ -192,6 +192,17 @@ pub struct ScalarArg {
 }
 
 impl ScalarArg {
+    /// A scalar without a name.
+    pub fn of(value: impl IntoScalar) -> ScalarArg {
+        ScalarArg::new(value, None)
+    }
+
+    /// The scalar of a boundary that it forwards, if it forwards one.
+    pub fn forwarded(&self) -> Option<BoundaryScalar> {
+        let of = |origin| BoundaryScalar::forwarding(self.value, origin);
+        self.origin.map(of)
+    }
+
     fn new(value: impl IntoScalar, name: Option<Name>) -> ScalarArg {
         let Parts(value, origin) = value.parts();
         ScalarArg {

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use taskgraph::TaskId;
-
 use super::body::SimCallable;
+use super::builder::Builder;
 use super::engine::{Engine, Machine};
+use super::graphs::Graphs;
 use super::memory::{self, DeviceMemory};
 use super::options::{SimFault, SimOptions, TaskFault};
 use super::tracer::Tracer;
-use crate::args::{ChipArgs, CoreArgs};
+use crate::args::ChipArgs;
 use crate::callable::ChipCallable;
 use crate::chip::{
     CallableSlot, Chip, ChipInfo, DeviceAddress, MemoryReport, Progress, RunId, RunReport,
@@ -20,7 +20,7 @@ use crate::compile::KernelCompiler;
 use crate::error::{DeviceError, OrchestrationError, panic_message};
 use crate::gate::Gate;
 use crate::open::OpenOptions;
-use crate::orchestrator::{ChipOrchestrator, RunBuilder};
+use crate::orchestrator::ChipOrchestrator;
 use crate::platform::{Arch, Platform};
 use crate::process;
 use crate::runs::{Phase, Runs, Slots};
@@ -44,6 +44,7 @@ pub(crate) struct SimChip {
     /// Launched runs that are not over, in the order of their launch; the first one executes.
     launched: VecDeque<RunId>,
     engine: Engine,
+    graphs: Graphs,
     n_launched: u64,
     n_frees: u64,
     probes_to_fail: u32,
@@ -77,6 +78,7 @@ impl SimChip {
         let machine = Machine {
             chip: id,
             cores,
+            schedulers: options.schedulers,
             op_timeout: options.op_timeout,
             host_threads: options.host_threads.clamp(1, HOST_THREADS_MAX),
         };
@@ -96,6 +98,7 @@ impl SimChip {
             runs: Runs::new(id),
             launched: VecDeque::new(),
             engine: Engine::new(machine, Tracer::new(options.trace)),
+            graphs: Graphs::default(),
             n_launched: 0,
             n_frees: 0,
             probes_to_fail: options.probes_to_fail(),
@@ -123,7 +126,7 @@ impl SimChip {
                 return self.end(run, Err(error));
             }
         }
-        match self.engine.advance() {
+        match self.engine.advance(&self.memory) {
             Ok(Progress::Running) => {}
             Ok(Progress::Finished) => self.end(run, Ok(())),
             Err(error) => self.end(run, Err(error)),
@@ -137,12 +140,11 @@ impl SimChip {
         let callable = run.callable.callable;
         self.engine.begin(number, run.callable.clone(), faults);
         let began = self.engine.tracer().now();
-        let (engine, memory) = (&mut self.engine, &mut self.memory);
-        let allocated = &mut run.allocated;
         let mut builder = Builder {
-            engine,
-            memory,
-            allocated,
+            engine: &mut self.engine,
+            memory: &mut self.memory,
+            graphs: &mut self.graphs,
+            allocated: &mut run.allocated,
             failure: None,
         };
         let mut orchestrator = ChipOrchestrator::new(callable, &mut builder);
@@ -336,40 +338,5 @@ impl Chip for SimChip {
             self.memory.clear();
         }
         Ok(())
-    }
-}
-
-/// The chip as the orchestration of one run sees it.
-struct Builder<'run> {
-    engine: &'run mut Engine,
-    memory: &'run mut DeviceMemory,
-    /// What the run allocated, to be freed with it.
-    allocated: &'run mut Vec<DeviceAddress>,
-    /// The failure of a task that was executed to make room; the run's first cause.
-    failure: Option<DeviceError>,
-}
-
-impl RunBuilder for Builder<'_> {
-    fn submit(
-        &mut self,
-        kernel_idx: usize,
-        args: &CoreArgs<'_>,
-    ) -> Result<TaskId, OrchestrationError> {
-        if self.failure.is_some() {
-            return Err(OrchestrationError::RunFailed);
-        }
-        match self.engine.submit(kernel_idx, args, self.memory) {
-            Err(OrchestrationError::Memory(failure)) if failure.is_of_a_task() => {
-                self.failure = Some(*failure);
-                Err(OrchestrationError::RunFailed)
-            }
-            submitted => submitted,
-        }
-    }
-
-    fn alloc(&mut self, bytes: u64) -> Result<DeviceAddress, DeviceError> {
-        let address = self.memory.malloc(bytes)?;
-        self.allocated.push(address);
-        Ok(address)
     }
 }

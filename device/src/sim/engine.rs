@@ -2,22 +2,23 @@
 //!
 //! # Cores and threads
 //!
-//! A chip has dozens of cores and the host a few. The cores are *logical*: each block gets the next
-//! core of its type in turn, and the thread that polls executes the blocks. If the chip may use
-//! more threads of the host ([`SimOptions::host_threads`]), and what is ready is worth it, some
-//! threads are started for that slice of work and end with it. So an idle chip has no thread, and
-//! costs nothing. The three cores of a MIX block run at the same time always, because they may wait
-//! for each other.
+//! A chip has dozens of cores and a few scheduler threads, and the host a few threads. Both are
+//! *logical*: the thread that polls plays each scheduler thread, which gives blocks to its free cores
+//! through their handshakes (see `cores.rs`), and then executes what the cores were given. If the
+//! chip may use more threads of the host ([`SimOptions::host_threads`]), and what the cores were
+//! given is worth it, some threads are started for that step and end with it. So an idle chip has no
+//! thread, and costs nothing. The three cores of a MIX block run at the same time always, because
+//! they may wait for each other.
 //!
 //! # Order
 //!
-//! Edges, slots and ready queues are `taskgraph`'s. To its scheduler the engine is a set of workers
-//! for each core shape (AIC, AIV, MIX), as many as the chip may use threads; it executes what it is
-//! told, in the order in which it is told. A task ends when its last block has.
+//! Edges, slots and ready queues are `taskgraph`'s. To its scheduler the engine is a pool of workers
+//! for each core shape (AIC, AIV, MIX): a scheduler thread has one task of each shape in hand, and
+//! hands its blocks out to as many cores as are free. A task ends when its last block has.
 //!
 //! # Bounds
 //!
-//! At most [`TASKS_MAX`] tasks are live. An orchestration that submits more makes room by executing
+//! At most [`TASKS_MAX`] tasks are live, a graph counting as one until it runs. An orchestration that submits more makes room by executing
 //! ready tasks while it submits, so the memory of a run does not grow with its length.
 //!
 //! # Failure
@@ -26,6 +27,7 @@
 //!
 //! [`SimOptions::host_threads`]: crate::SimOptions::host_threads
 
+mod replay;
 mod steps;
 
 use std::rc::Rc;
@@ -33,12 +35,15 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use taskgraph::{
-    Access, Depth, Dispatch, Limits, Outcome, Placement, RunId, Scheduler, SubmitError, Tag,
-    TaskId, TaskSpec, WorkerId, WorkerKind,
+    Access, Depth, Dispatch, Effect, Limits, Outcome, Placement, RunId, Scheduler, SubmitError,
+    Tag, TaskId, TaskSpec, WorkerId, WorkerKind,
 };
 
+use self::replay::Replays;
 use self::steps::Step;
 use super::body::SimCallable;
+use super::cores::Cores;
+use super::graphs::Pools;
 use super::memory::DeviceMemory;
 use super::options::TaskFault;
 use super::task::{CoreTask, is_alone};
@@ -52,6 +57,7 @@ use crate::error::{DeviceError, OrchestrationError, TaskPlace};
 use crate::kernel::CoreType;
 use crate::platform::CoreCounts;
 use crate::predicate::Condition;
+use crate::trace::TraceLane;
 
 /// How many tasks may be live at once.
 const TASKS_MAX: usize = 1024;
@@ -59,11 +65,24 @@ const TASKS_MAX: usize = 1024;
 /// How many blocks one poll executes at most.
 const BLOCKS_PER_SLICE: usize = 256;
 
+/// The core task that is kept somewhere.
+fn task_at<'a>(tasks: &'a [CoreTask], replays: &'a Replays, at: TaskAt) -> &'a CoreTask {
+    match at {
+        TaskAt::Slot(slot) => &tasks[slot],
+        TaskAt::Node { graph, node } => replays.node(graph, node),
+    }
+}
+
+/// How many tasks of one shape can have begun at most.
+const IN_HAND_MAX: usize = taskgraph::WORKERS_MAX / 3;
+
 /// What the engine knows of the chip that it is part of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Machine {
     pub(crate) chip: u32,
     pub(crate) cores: CoreCounts,
+    /// Its scheduler threads; at least one.
+    pub(crate) schedulers: usize,
     pub(crate) op_timeout: Duration,
     /// How many threads of the host it may use; at least one, the calling one.
     pub(crate) host_threads: usize,
@@ -84,19 +103,32 @@ struct Current {
     report: RunReport,
 }
 
-/// A task that was begun, and its next block.
+/// A task that was begun, with how many of its blocks cores were given, and how many have ended.
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     dispatch: Dispatch,
-    block: u32,
+    task: TaskAt,
+    given: u32,
+    ended: u32,
     n_blocks: u32,
 }
 
-/// One block that is about to be executed.
+/// One block that a core was given.
 #[derive(Clone, Copy, Debug)]
 struct Item {
-    slot: usize,
+    /// Position of its task among those that were begun.
+    begun: usize,
+    task: TaskAt,
     place: TaskPlace,
+}
+
+/// Where a core task is kept.
+#[derive(Clone, Copy, Debug)]
+enum TaskAt {
+    /// In the storage of its slot.
+    Slot(usize),
+    /// Among the nodes of a graph task.
+    Node { graph: usize, node: u32 },
 }
 
 /// The scheduler and its tasks; kept from run to run, so that a run of the usual size allocates
@@ -105,11 +137,13 @@ pub(crate) struct Engine {
     machine: Machine,
     graph: Scheduler,
     /// The graph's workers by core shape.
-    pools: [Vec<WorkerId>; 3],
-    /// The core of each shape that is used next.
-    next_core: [u16; 3],
+    pools: Pools,
+    cores: Cores,
+    /// A bit for each scheduler thread that gave a block to a core in this slice.
+    active: u64,
     /// By slot of the graph.
     tasks: Vec<CoreTask>,
+    replays: Replays,
     current: Option<Current>,
     tracer: Tracer,
     /// How long a block took lately; known only where threads could be used.
@@ -124,17 +158,23 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(machine: Machine, tracer: Tracer) -> Self {
         let mut graph = Scheduler::new(Limits::default().tasks_max(TASKS_MAX as u32));
+        let in_hand = machine
+            .schedulers
+            .max(machine.host_threads)
+            .min(IN_HAND_MAX);
         let pools = [(); 3].map(|()| {
             let add = |_| graph.add_worker(WorkerKind::NextLevel, Depth::One);
-            let added: Result<Vec<WorkerId>, _> = (0..machine.host_threads).map(add).collect();
-            added.expect("the number of threads is far below the limit of workers")
+            let added: Result<Vec<WorkerId>, _> = (0..in_hand).map(add).collect();
+            added.expect("three pools stay below the limit of workers")
         });
         Self {
             machine,
             graph,
             pools,
-            next_core: [0; 3],
+            cores: Cores::new(machine.cores, machine.schedulers),
+            active: 0,
             tasks: Vec::new(),
+            replays: Replays::default(),
             current: None,
             tracer,
             pace: Duration::ZERO,
@@ -153,7 +193,7 @@ impl Engine {
         faults: Vec<(u64, TaskFault)>,
     ) {
         assert!(self.current.is_none(), "a run takes the whole chip");
-        self.next_core = [0; 3];
+        self.cores.reset();
         let run = self.graph.begin_run();
         self.current = Some(Current {
             run,
@@ -184,6 +224,7 @@ impl Engine {
         while let Some(dispatch) = self.graph.next_dispatch() {
             self.finish(dispatch, Outcome::Failed);
         }
+        self.replays.clear();
         self.graph
             .release_run(current.run)
             .expect("the run is known until it is released");
@@ -200,19 +241,21 @@ impl Engine {
         &mut self,
         kernel_idx: usize,
         args: &CoreArgs<'_>,
+        after: &[TaskId],
         memory: &DeviceMemory,
     ) -> Result<TaskId, OrchestrationError> {
+        let began = self.tracer.now();
         let kernel = &self.callable().kernels[kernel_idx];
         let n_blocks = args.block_count(kernel.name)?;
         self.find_arguments(kernel.name, args, memory)?;
         let predicate = self.find_predicate(args, memory)?;
-        self.make_room()?;
-        let id = self
-            .submit_to_graph(kernel.core, &args.after)
-            .map_err(|error| OrchestrationError::Task {
-                kernel: kernel.name,
-                problem: error.to_string(),
-            })?;
+        self.make_room(memory)?;
+        let id =
+            self.submit_to_graph(kernel.core, after)
+                .map_err(|error| OrchestrationError::Task {
+                    kernel: kernel.name,
+                    problem: error.to_string(),
+                })?;
         let slot = id.slot as usize;
         if slot >= self.tasks.len() {
             self.tasks.resize_with(slot + 1, CoreTask::default);
@@ -238,6 +281,7 @@ impl Engine {
         let current = self.current.as_mut().expect("a run that began");
         task.number = current.n_submitted;
         current.n_submitted += 1;
+        self.trace(TraceLane::TaskSubmit, began);
         Ok(id)
     }
 
@@ -245,20 +289,38 @@ impl Engine {
     ///
     /// # Errors
     /// The failure that ends the run.
-    pub(crate) fn advance(&mut self) -> Result<Progress, DeviceError> {
-        let started = self.tracer.now();
-        let mut left = BLOCKS_PER_SLICE;
-        let progress = loop {
-            match self.step()? {
-                Step::Executed(blocks) if blocks < left => left -= blocks,
-                Step::Executed(_) | Step::Hanging => break Progress::Running,
-                Step::Idle => break Progress::Finished,
+    pub(crate) fn advance(&mut self, memory: &DeviceMemory) -> Result<Progress, DeviceError> {
+        self.slice(|engine| {
+            let mut left = BLOCKS_PER_SLICE;
+            loop {
+                match engine.step(memory)? {
+                    Step::Worked(blocks) if blocks < left => left -= blocks,
+                    Step::Worked(_) | Step::Hanging => return Ok(Progress::Running),
+                    Step::Idle => return Ok(Progress::Finished),
+                }
             }
-        };
-        let current = self.current.as_ref().expect("a run that began");
-        self.tracer
-            .slice(started, current.callable.callable.name, current.number);
-        Ok(progress)
+        })
+    }
+
+    /// A slice of steps, which appears on the lanes of the scheduler threads that were active in it.
+    fn slice<R>(
+        &mut self,
+        steps: impl FnOnce(&mut Self) -> Result<R, DeviceError>,
+    ) -> Result<R, DeviceError> {
+        let began = self.tracer.now();
+        self.active = 0;
+        let ended = steps(self);
+        if began.is_some() {
+            let current = self.current.as_ref().expect("a run that began");
+            let (name, number) = (current.callable.callable.name, current.number);
+            let is_active = |it: &u16| self.active & (1 << it) != 0;
+            let active = (0..self.cores.schedulers()).filter(is_active);
+            active.for_each(|it| {
+                self.tracer
+                    .span(TraceLane::Scheduler(it), began, name, number)
+            });
+        }
+        ended
     }
 
     /// Finds the task's tensors in memory: `accesses` for the graph, `tensors` for the kernel.
@@ -311,18 +373,20 @@ impl Engine {
     ///
     /// # Errors
     /// The failure that ends the run.
-    fn make_room(&mut self) -> Result<(), DeviceError> {
-        while self.graph.n_live_tasks() >= TASKS_MAX {
-            self.step()?;
+    fn make_room(&mut self, memory: &DeviceMemory) -> Result<(), DeviceError> {
+        if self.graph.n_live_tasks() < TASKS_MAX {
+            return Ok(());
         }
-        Ok(())
+        self.slice(|engine| {
+            while engine.graph.n_live_tasks() >= TASKS_MAX {
+                engine.step(memory)?;
+            }
+            Ok(())
+        })
     }
 
     fn submit_to_graph(&mut self, core: CoreType, after: &[TaskId]) -> Result<TaskId, SubmitError> {
-        let placement = match &self.pools[shape(core)][..] {
-            [worker] => Placement::On(*worker),
-            workers => Placement::AnyOf(workers),
-        };
+        let placement = Placement::AnyOf(&self.pools[core as usize]);
         let spec = TaskSpec {
             accesses: &self.accesses,
             ..TaskSpec::new(placement)
@@ -331,12 +395,30 @@ impl Engine {
         self.graph.submit(run, &spec.after(after))
     }
 
+    /// Where the task of a dispatch is kept.
+    fn locate(&self, task: TaskId) -> TaskAt {
+        if self.replays.is_empty() {
+            return TaskAt::Slot(task.slot as usize);
+        }
+        let node = self.graph.node_of(task).and_then(|(graph, node)| {
+            let graph = self.replays.find(graph)?;
+            Some(TaskAt::Node { graph, node })
+        });
+        node.unwrap_or(TaskAt::Slot(task.slot as usize))
+    }
+
     /// Tells the graph that a dispatch has ended.
     fn finish(&mut self, dispatch: Dispatch, outcome: Outcome) {
         self.graph
             .completed(dispatch.dispatch, outcome)
             .expect("it is in flight");
-        while self.graph.next_effect().is_some() {}
+        while let Some(effect) = self.graph.next_effect() {
+            if let Effect::TaskFinished { task, .. } = effect
+                && !self.replays.is_empty()
+            {
+                self.replays.ended(task);
+            }
+        }
     }
 
     fn callable(&self) -> &'static ChipCallable {
@@ -349,14 +431,5 @@ impl Engine {
 
     fn current_mut(&mut self) -> &mut Current {
         self.current.as_mut().expect("a run that began")
-    }
-}
-
-/// Position of a core shape in the tables of the engine.
-fn shape(core: CoreType) -> usize {
-    match core {
-        CoreType::Aic => 0,
-        CoreType::Aiv => 1,
-        CoreType::Mix => 2,
     }
 }

@@ -19,6 +19,9 @@ pub struct SimOptions {
     pub max_prepared: usize,
     /// After how long a hanging core task fails its run.
     pub op_timeout: Duration,
+    /// How many scheduler threads share its cores, from 1 to the number of AIC cores. They are logical,
+    /// as the cores are: more of them need no more threads of the host.
+    pub schedulers: usize,
     /// How many threads of the host its cores may use, the calling one included. With more than
     /// one, blocks that take long are executed side by side.
     pub host_threads: usize,
@@ -36,6 +39,7 @@ impl Default for SimOptions {
             placed: Vec::new(),
             max_prepared: 2,
             op_timeout: Duration::from_secs(3),
+            schedulers: 3,
             host_threads: 1,
             trace: false,
             faults: Vec::new(),

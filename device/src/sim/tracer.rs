@@ -48,11 +48,6 @@ impl Tracer {
         self.events.extend(self.event(began, place, run));
     }
 
-    /// A slice of the scheduler that began at `began` and ends now.
-    pub(crate) fn slice(&mut self, began: Option<u64>, callable: &'static str, run: u64) {
-        self.span(TraceLane::Scheduler, began, callable, run);
-    }
-
     /// An orchestration that began at `began` and ends now.
     pub(crate) fn orchestration(&mut self, began: Option<u64>, callable: &'static str, run: u64) {
         self.span(TraceLane::Orchestration, began, callable, run);
@@ -67,7 +62,14 @@ impl Tracer {
         std::mem::take(&mut self.events)
     }
 
-    fn span(&mut self, lane: TraceLane, began: Option<u64>, name: &'static str, run: u64) {
+    /// Something on a lane of its own that began at `began` and ends now.
+    pub(crate) fn span(
+        &mut self,
+        lane: TraceLane,
+        began: Option<u64>,
+        name: &'static str,
+        run: u64,
+    ) {
         if let (Some(start_ns), Some(now)) = (began, self.now()) {
             let duration_ns = now - start_ns;
             self.events.push(TraceEvent {

@@ -3,18 +3,18 @@
 
 use std::path::PathBuf;
 
-use taskgraph::TaskId;
+use taskgraph::{DType, TaskId};
 
 use super::acl::{Acl, Handle, VendorError};
 use crate::abi::TaskBlock;
 use crate::allocations::Allocations;
-use crate::args::CoreArgs;
+use crate::args::{CoreArgs, DeviceTensor};
 use crate::callable::ChipCallable;
 use crate::chip::{DeviceAddress, RunReport};
 use crate::compile::KernelCompiler;
 use crate::error::{DeviceError, OrchestrationError};
 use crate::kernel::{Kernel, KernelBody};
-use crate::orchestrator::RunBuilder;
+use crate::orchestrator::{CoreTaskId, Numbered, RunBuilder};
 use crate::platform::Platform;
 
 /// A callable with its kernels on the card.
@@ -88,7 +88,7 @@ impl RunBuilder for Builder<'_> {
         &mut self,
         kernel_idx: usize,
         args: &CoreArgs<'_>,
-    ) -> Result<TaskId, OrchestrationError> {
+    ) -> Result<CoreTaskId, OrchestrationError> {
         if self.fault.is_some() {
             return Err(OrchestrationError::RunFailed);
         }
@@ -117,16 +117,19 @@ impl RunBuilder for Builder<'_> {
         let slot = self.report.tasks as u32;
         self.report.tasks += 1;
         self.report.blocks += u64::from(n_blocks);
-        Ok(TaskId {
+        Ok(CoreTaskId(Numbered::Task(TaskId {
             slot,
             generation: 0,
-        })
+        })))
     }
 
-    fn alloc(&mut self, bytes: u64) -> Result<DeviceAddress, DeviceError> {
-        let address = self.acl.malloc(bytes.max(1))?;
+    fn alloc(&mut self, dtype: DType, shape: &[u64]) -> Result<DeviceTensor, OrchestrationError> {
+        let bytes = DeviceTensor::contiguous(DeviceAddress(0), dtype, shape)?
+            .view
+            .backing_bytes();
+        let address = self.acl.malloc(bytes.max(1)).map_err(DeviceError::from)?;
         self.memory.record(address, bytes.max(1));
         self.allocated.push(DeviceAddress(address));
-        Ok(DeviceAddress(address))
+        DeviceTensor::contiguous(DeviceAddress(address), dtype, shape)
     }
 }

@@ -379,7 +379,7 @@ fn a_trace_has_a_lane_for_the_orchestration_the_scheduler_and_each_core_used() {
     );
     let slices: Vec<_> = events
         .iter()
-        .filter(|it| it.lane == TraceLane::Scheduler)
+        .filter(|it| matches!(it.lane, TraceLane::Scheduler(_)))
         .collect();
     let end = |it: &device::TraceEvent| it.start_ns + it.duration_ns;
     for event in events.iter().filter(|event| event.task.is_some()) {

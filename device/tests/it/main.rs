@@ -6,6 +6,7 @@ mod cores;
 mod errors;
 mod fake;
 mod faults;
+mod graphs;
 mod kernels;
 mod support;
 mod vendor;

@@ -1,7 +1,10 @@
 //! Arguments that are refused, and that a refusal changes nothing.
 
+use std::num::NonZeroU32;
+
 use super::*;
 use crate::buffer::BufferKind;
+use crate::capture::Recorder;
 use crate::dtype::DType;
 
 fn tensor(kind: BufferKind) -> Tensor {
@@ -108,4 +111,18 @@ fn scalars_survive_the_wire_bit_by_bit() {
     assert_eq!(Scalar::from_wire(8, 0), None);
     assert_eq!(Scalar::from_wire(7, 2), None);
     assert_eq!(Scalar::from_wire(4, 1 << 32), None);
+}
+
+#[test]
+fn a_boundary_scalar_that_was_given_to_a_task_can_be_passed_on() {
+    let mut boundary = TaskArgs::new();
+    boundary.scalar(7i32);
+    let recorder = Recorder::new(NonZeroU32::MIN, &boundary, &[]).unwrap();
+    let given = ScalarArg::of(recorder.scalar(0).unwrap());
+    assert_eq!(given.value, Scalar::I32(7));
+    let passed_on = ScalarArg::of(given.forwarded().unwrap());
+    assert_eq!(passed_on, given, "origin included");
+    assert!(ScalarArg::of(7i32).forwarded().is_none());
+    let eager = BoundaryScalar::eager(Scalar::I32(7));
+    assert!(ScalarArg::of(eager).forwarded().is_none());
 }

@@ -48,6 +48,12 @@ impl BoundaryScalar {
         }
     }
 
+    /// A scalar that was given to a task and is passed on.
+    pub(crate) fn forwarding(value: Scalar, origin: Origin) -> BoundaryScalar {
+        let origin = Some(origin);
+        BoundaryScalar { value, origin }
+    }
+
     /// A scalar of a body that runs eagerly, or whose tasks become part of another recording: to every
     /// task that it is given to, it is this value.
     pub fn eager(value: Scalar) -> BoundaryScalar {
