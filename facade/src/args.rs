@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::ScalarValue;
 use smallvec::SmallVec;
-use taskgraph::{ArgsError, Scalar, Tag, TaskArgs, TaskId, Tensor};
+use taskgraph::{ArgsError, BufferId, Scalar, Tag, TaskArgs, TaskId, Tensor};
 
 use crate::buffer::{Buffer, BufferCore, View};
 use crate::device_memory::DeviceBuffer;
@@ -30,6 +30,15 @@ pub(crate) enum Backing {
 pub struct Parts(Tensor, Backing);
 
 impl Backing {
+    /// The identity under which workers below map it, when they do: an intermediate tensor is a buffer of its own in the
+    /// graph, but its memory is that of a ring.
+    pub(crate) fn id(&self) -> Option<BufferId> {
+        match self {
+            Backing::Shared(core) => Some(core.id()),
+            Backing::Device(_) => None,
+        }
+    }
+
     /// The range of device memory, if it is that.
     pub(crate) fn span(&self) -> Option<provenance::Span> {
         match self {

@@ -356,6 +356,15 @@ impl<T: Element> Clone for View<T> {
 }
 
 impl<T: Element> View<T> {
+    /// `tensor` lies in the memory of `core` and holds elements of `T`.
+    pub(crate) fn new(core: Arc<BufferCore>, tensor: Tensor) -> Self {
+        Self {
+            core,
+            tensor,
+            element: PhantomData,
+        }
+    }
+
     fn with(&self, tensor: Tensor) -> Self {
         Self {
             core: Arc::clone(&self.core),

@@ -15,6 +15,7 @@ use crate::worker::Worker;
 
 use self::settings::ProcessSettings;
 
+mod capacity;
 mod settings;
 mod show;
 
@@ -78,12 +79,16 @@ impl Level {
 /// The most children that one worker may have; deeper trees hold more.
 pub const CHILDREN_MAX: usize = 64;
 
-/// Time limits and frame sizes of one worker, inherited by its subtree.
+/// Time limits and capacities of one worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Limits {
     pub(crate) start: Duration,
     pub(crate) close: Duration,
     pub(crate) grace: Duration,
+    /// Bytes of the ring of intermediate tensors of each scope depth.
+    pub(crate) heap_bytes: u64,
+    /// Tasks that may be live at once.
+    pub(crate) tasks_max: u32,
 }
 
 impl Default for Limits {
@@ -92,6 +97,8 @@ impl Default for Limits {
             start: Duration::from_secs(30),
             close: Duration::from_secs(10),
             grace: Duration::from_millis(500),
+            heap_bytes: capacity::HEAP_BYTES,
+            tasks_max: capacity::TASKS_MAX,
         }
     }
 }
@@ -194,6 +201,7 @@ impl NodeSpec {
         }
         self.check_children(&name)?;
         self.check_limits(&name)?;
+        self.limits.check_capacity(&name)?;
         let n_chips = self.devices.len() as u32;
         self.settings.check(&name, n_chips, self.sub_workers)?;
         self.children.iter().try_for_each(NodeSpec::check)

@@ -36,7 +36,9 @@
 mod core;
 mod lines;
 mod observer;
+mod pressure;
 mod probe;
+mod rings;
 mod run;
 
 use std::ops::{Deref, DerefMut};
@@ -48,9 +50,10 @@ use std::time::Instant;
 use mailbox::{Activity, Doorbell, FeedWriter, Waiter};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use procfork::{Children, ParentWatch};
-use taskgraph::{BufferId, BufferKind};
+use taskgraph::{BufferId, BufferKind, RINGS, Scheduler};
 
 use crate::buffer::{BufferCore, Home};
+use crate::config::Limits;
 use crate::error::{BufferError, Error, Name, StartCause};
 use crate::logs::Logs;
 
@@ -58,6 +61,7 @@ pub(crate) use self::core::{Core, Hold, Job, JobOutcome, NewTask, Waiting};
 pub(crate) use self::lines::{Line, LineKind, Lines};
 pub(crate) use self::probe::ParentProbe;
 use self::probe::TreeProbe;
+use self::rings::Rings;
 pub(crate) use self::run::RunCell;
 
 /// Everything that moves the tasks of one worker.
@@ -82,11 +86,15 @@ pub(crate) struct Engine {
     building: AtomicU64,
     /// Unfinished runs that nobody may be waiting for, for the background driver to see without core.
     detached: Arc<AtomicU32>,
+    /// Tasks that have ended so far, for who waits for one to see without core.
+    ended: Arc<AtomicU64>,
     background_thread: Mutex<Option<JoinHandle<()>>>,
     stopping: AtomicBool,
     /// Buffers that are gone here and must go below. A lock of its own, never held with another: a buffer can go at any
     /// time, under any lock.
     released: Mutex<Vec<BufferId>>,
+    /// The memory of intermediate tensors. A lock of its own, never held with another.
+    rings: Mutex<Rings>,
     pub(crate) children: RwLock<Children>,
     /// The parent of this process, where it is itself a child.
     watch: Option<ParentWatch>,
@@ -100,6 +108,7 @@ impl Engine {
     /// The engine of a root, or of a worker with the parent that it watches and the feed that it logs to.
     pub(crate) fn new(
         path: &str,
+        limits: &Limits,
         above: Option<(ParentWatch, Arc<FeedWriter>)>,
     ) -> Result<Arc<Self>, StartCause> {
         let doorbell = Doorbell::create().map_err(StartCause::system)?;
@@ -108,14 +117,21 @@ impl Engine {
             None => (None, Logs::root(&doorbell).map_err(StartCause::system)?),
         };
         let children = RwLock::new(Children::new().map_err(StartCause::system)?);
-        let detached = Arc::new(AtomicU32::new(0));
+        let (detached, ended) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU64::new(0)));
+        let incarnation = crate::incarnation::draw();
+        let rings = Rings::new(incarnation, limits.heap_bytes);
+        let most = taskgraph::Limits::default().tasks_max(limits.tasks_max);
+        let graph = Scheduler::with_heap(most, rings.specs());
+        let (counts, ends) = (Arc::clone(&detached), Arc::clone(&ended));
+        let core = Core::new(Name::from(path), graph, counts, ends);
         Ok(Arc::new_cyclic(|me| Self {
             path: Name::from(path),
-            incarnation: crate::incarnation::draw(),
+            incarnation,
             doorbell,
             lines: Mutex::default(),
-            core: Mutex::new(Core::new(Name::from(path), Arc::clone(&detached))),
+            core: Mutex::new(core),
             detached,
+            ended,
             background_thread: Mutex::default(),
             stopping: AtomicBool::new(false),
             wake: Condvar::new(),
@@ -125,10 +141,12 @@ impl Engine {
             claims: AtomicU32::new(0),
             building: AtomicU64::new(0),
             released: Mutex::default(),
+            rings: Mutex::new(rings),
             children,
             watch,
             logs,
-            next_buffer: AtomicU64::new(1),
+            // The rings have the first numbers.
+            next_buffer: AtomicU64::new(1 + RINGS as u64),
             me: Weak::clone(me),
         }))
     }

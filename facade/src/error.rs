@@ -245,6 +245,18 @@ pub enum ConfigError {
         /// What was given.
         value: Duration,
     },
+    /// A capacity that no graph can have.
+    #[error("build worker `{name}`: {option} is {value}; it must be from 1 to {max}")]
+    BadCapacity {
+        /// The worker.
+        name: String,
+        /// The builder's method.
+        option: &'static str,
+        /// What was given.
+        value: u64,
+        /// The most that it may be.
+        max: u64,
+    },
 }
 
 /// An operation came in the wrong state.

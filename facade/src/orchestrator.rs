@@ -4,13 +4,15 @@
 //! adds the task or returns an error and adds nothing. Tasks start as soon as they are ready, while the orchestration
 //! still submits others.
 
+mod scopes;
+
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use taskgraph::{Access, Placement, RunId, TaskArgs, TaskId, TaskSpec, WorkerId};
 
 use crate::args::{ArgList, Args, Backing};
-use crate::buffer::{Use, View};
+use crate::buffer::Use;
 use crate::callable::{
     Callee, ChipHandle, FunctionHandle, NextLevel, OrchestrationHandle, Registry,
 };
@@ -178,32 +180,6 @@ impl<'e> Orchestrator<'e> {
         self.need_sub_worker(&callee)?;
         let n_members = u32::try_from(members.len()).unwrap_or(u32::MAX);
         self.submit_group(&callee, Placement::SubGroup(n_members), members.iter())
-    }
-
-    /// An intermediate tensor of `n_elements`, zeroed, which lives until the last task that names it has ended.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Buffer`] when the memory cannot be had.
-    pub fn alloc<T: Element>(&mut self, n_elements: usize) -> Result<View<T>, Error> {
-        let bytes = byte_size::<T>(n_elements)?;
-        let core = self.engine.create_buffer(bytes)?;
-        Ok(crate::buffer::Buffer::<T>::new(core, n_elements)?.whole())
-    }
-
-    /// Calls `body` as a bracket of tasks that belong together.
-    ///
-    /// Tasks are reclaimed when they end and intermediate tensors with their last use, so the bracket bounds what stays
-    /// alive by what `body` returns; it is no barrier.
-    ///
-    /// # Errors
-    ///
-    /// What `body` returns.
-    pub fn scope<R>(
-        &mut self,
-        body: impl FnOnce(&mut Orchestrator<'_>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        body(self)
     }
 
     /// Records `body` once per key and replays it.
@@ -394,7 +370,7 @@ impl<'e> Orchestrator<'e> {
         let mut payloads = SmallVec::new();
         let mut holds = SmallVec::new();
         for (args, backings) in members {
-            let payload = wire::encode(callee.digest, args);
+            let payload = wire::encode(callee.digest, args, |at| backings[at].id());
             if payload.len() > self.plan.payload_max() {
                 let (bytes, limit) = (payload.len(), self.plan.payload_max());
                 return Err(SubmitError::TooLarge {
@@ -407,13 +383,18 @@ impl<'e> Orchestrator<'e> {
             payloads.push(payload);
             self.hold(callee, args, backings, &mut holds)?;
         }
-        let task = NewTask {
+        let mut task = NewTask {
             spec,
             callable: Arc::clone(callee.name),
             payloads,
             holds,
         };
-        let submitted = self.engine.change(|core| core.submit(self.run, task));
+        let is_full = |error: &taskgraph::SubmitError| {
+            matches!(error, taskgraph::SubmitError::SlotsFull { .. })
+        };
+        let submitted = self
+            .engine
+            .attempt(is_full, |core| core.submit(self.run, &mut task));
         let id = submitted.map_err(|source| self.refused(callee, source))?;
         Ok(TaskHandle(id))
     }

@@ -116,8 +116,13 @@ pub(crate) fn digest_of(payload: &Payload) -> Option<Digest> {
     Some(Digest(bytes.try_into().ok()?))
 }
 
-/// Encodes a task.
-pub(crate) fn encode(digest: &Digest, args: &TaskArgs) -> Payload {
+/// Encodes a task. `mapped` says under which identity the worker below maps the backing of tensor `i`, where that is not
+/// the tensor's own.
+pub(crate) fn encode(
+    digest: &Digest,
+    args: &TaskArgs,
+    mapped: impl Fn(usize) -> Option<BufferId>,
+) -> Payload {
     let mut payload = Payload::from_slice(&digest.0);
     let (tensors, scalars) = (args.tensors(), args.scalars());
     if tensors.is_empty() && scalars.is_empty() {
@@ -133,9 +138,13 @@ pub(crate) fn encode(digest: &Digest, args: &TaskArgs) -> Payload {
         zero: 0,
     };
     payload.extend_from_slice(bytemuck::bytes_of(&counts));
-    for arg in tensors {
+    for (at, arg) in tensors.iter().enumerate() {
+        let mut raw = arg.tensor.to_raw();
+        if let Some(id) = mapped(at) {
+            (raw.owner, raw.id, raw.generation) = (id.owner, id.id, id.generation);
+        }
         let tensor = WireTensor {
-            tensor: arg.tensor.to_raw(),
+            tensor: raw,
             tag: tag_code(arg.tag),
             zero: 0,
         };

@@ -174,12 +174,14 @@ impl Worker {
         if let Some(engine) = self.inner.engine.get() {
             return Ok(Arc::clone(engine));
         }
-        let made = Engine::new(&self.inner.path, None).map_err(|cause| {
-            Error::from(StartError {
-                worker: self.inner.path.to_string(),
-                cause,
-            })
-        })?;
+        let made = Engine::new(&self.inner.path, &self.inner.spec.lock().limits, None).map_err(
+            |cause| {
+                Error::from(StartError {
+                    worker: self.inner.path.to_string(),
+                    cause,
+                })
+            },
+        )?;
         Ok(Arc::clone(self.inner.engine.get_or_init(|| made)))
     }
 

@@ -82,8 +82,7 @@ pub enum AllocError {
     /// The memory comes back only when a scope ends that is open now.
     #[error(
         "cannot allocate {requested} bytes: {free} of {total} are free at depth {depth}, and the \
-         oldest block belongs to the scope of depth {scope}, which is still open; end it earlier, or \
-         give the ring more bytes"
+         oldest block belongs to {}, or give the ring more bytes", holder(*scope)
     )]
     Exhausted {
         /// Bytes that were asked for.
@@ -108,6 +107,14 @@ pub enum AllocError {
     /// The shape is no tensor.
     #[error("cannot allocate such a tensor")]
     Shape(#[from] TensorError),
+}
+
+/// The open scope that holds a block, and what to do about it.
+fn holder(scope: usize) -> String {
+    match scope {
+        0 => "the run itself; allocate in scopes that end".to_owned(),
+        depth => format!("the scope of depth {depth}, which is still open; end it earlier"),
+    }
 }
 
 /// One block, by ring and generation.

@@ -46,7 +46,8 @@ impl NodeWorker {
         spec: &NodeSpec,
         above: (ParentWatch, Arc<FeedWriter>),
     ) -> Result<Self, String> {
-        let engine = Engine::new(&seat.path, Some(above)).map_err(|error| error.to_string())?;
+        let engine = Engine::new(&seat.path, &spec.limits, Some(above))
+            .map_err(|error| error.to_string())?;
         Ok(Self {
             path: seat.path.clone(),
             spec: spec.clone(),

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use device::Digest;
 use hashbrown::HashMap;
 use provenance::{Table, WorkerRef};
 use smallvec::SmallVec;
 use taskgraph::{
-    Dispatch, Effect, Failure, Limits, RunId, RunOutcome, RunStatus, Scheduler, TaskEnd, TaskId,
-    TaskSpec, WorkerId,
+    Dispatch, Effect, Failure, RunId, RunOutcome, RunStatus, Scheduler, TaskEnd, TaskId, TaskSpec,
+    WorkerId,
 };
 use tracing::Span;
 use tracing::field::Empty;
@@ -155,6 +155,8 @@ pub(crate) struct Core {
     path: Name,
     /// Unfinished runs that nobody may be waiting for, also for who does not hold core.
     detached: Arc<AtomicU32>,
+    /// Tasks that have ended so far, also for who does not hold core.
+    ended: Arc<AtomicU64>,
     /// Records of live tasks, by slot of the graph.
     tasks: Vec<Option<TaskRecord>>,
     runs: HashMap<RunId, (Arc<RunCell>, Waiting)>,
@@ -174,17 +176,25 @@ pub(crate) struct Core {
     pub(crate) jobs: Vec<Arc<Job>>,
     /// Threads that sleep on `wake`.
     pub(crate) sleepers: u32,
+    /// Threads that wait for some task to end, whichever.
+    pub(crate) starving: u32,
     /// Something that somebody may wait for has happened.
     progress: bool,
     pub(crate) observer: Observer,
 }
 
 impl Core {
-    pub(crate) fn new(path: Name, detached: Arc<AtomicU32>) -> Self {
+    pub(crate) fn new(
+        path: Name,
+        graph: Scheduler,
+        detached: Arc<AtomicU32>,
+        ended: Arc<AtomicU64>,
+    ) -> Self {
         Self {
-            graph: Scheduler::new(Limits::default()),
+            graph,
             path,
             detached,
+            ended,
             tasks: Vec::new(),
             runs: HashMap::new(),
             failures: HashMap::new(),
@@ -195,6 +205,7 @@ impl Core {
             losing: None,
             jobs: Vec::new(),
             sleepers: 0,
+            starving: 0,
             progress: false,
             observer: Observer::new(),
         }
@@ -226,28 +237,23 @@ impl Core {
         }
     }
 
-    /// Submits a task. On an error nothing has changed, and what the task held is given back.
+    /// Submits a task. On an error nothing has changed, and the task still has what it holds.
     pub(crate) fn submit(
         &mut self,
         run: RunId,
-        task: NewTask<'_>,
+        task: &mut NewTask<'_>,
     ) -> Result<TaskId, taskgraph::SubmitError> {
         let id = self.graph.submit(run, &task.spec)?;
         let slot = id.slot as usize;
         if self.tasks.len() <= slot {
             self.tasks.resize_with(slot + 1, || None);
         }
-        let NewTask {
-            callable,
-            payloads,
-            holds,
-            ..
-        } = task;
+        let callable = Arc::clone(&task.callable);
         let span = tracing::debug_span!("task", %callable, task = id.slot, worker = Empty);
         self.tasks[slot] = Some(TaskRecord {
             callable,
-            payloads,
-            holds,
+            payloads: std::mem::take(&mut task.payloads),
+            holds: std::mem::take(&mut task.holds),
             submitted_ns: self.observer.submitted(),
             span,
         });
@@ -427,6 +433,10 @@ impl Core {
         self.observer.ended(end);
         // What the task held is given back before anybody can see that its run is over.
         self.tasks[task.slot as usize] = None;
+        // Release: partner of the acquire in `Engine::n_ended`. Changed under core only, so a load and a store will do.
+        let ended = self.ended.load(Ordering::Relaxed);
+        self.ended.store(ended + 1, Ordering::Release);
+        self.progress |= self.starving > 0;
     }
 
     fn run_finished(&mut self, run: RunId) {

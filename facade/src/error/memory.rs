@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use taskgraph::{BufferId, TensorError};
+use taskgraph::{AllocError, BufferId, TensorError};
 
 use super::WorkerDied;
 use crate::control::RemoteError;
@@ -66,12 +66,28 @@ pub enum BufferError {
         /// The buffer.
         buffer: BufferId,
     },
+    /// There is no room for an intermediate tensor, and no end of a task would make any.
+    #[error("worker `{worker}` {source} (`WorkerBuilder::heap`){}", named(blocker.as_ref()))]
+    Intermediate {
+        /// The worker whose graph it is.
+        worker: String,
+        /// What was wanted, what is free, and which scope is in the way.
+        source: AllocError,
+        /// The task in the way, as its callable is called.
+        blocker: Option<String>,
+    },
     /// It was given back.
     #[error("use {buffer}: it was released")]
     Released {
         /// The buffer.
         buffer: BufferId,
     },
+}
+
+fn named(blocker: Option<&String>) -> String {
+    blocker.map_or_else(String::new, |blocker| {
+        format!("; {blocker} uses that block")
+    })
 }
 
 /// Why an operation on device memory failed.

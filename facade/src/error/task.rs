@@ -106,6 +106,12 @@ pub enum SubmitError {
         /// Why.
         source: taskgraph::SubmitError,
     },
+    /// A scope was not begun.
+    #[error("submit a scope of tasks: {source}")]
+    Scope {
+        /// Why.
+        source: taskgraph::ScopeError,
+    },
     /// The tree it was submitted to is gone.
     #[error("submit `{callable}`: the run has been cancelled")]
     Cancelled {

@@ -20,7 +20,7 @@ fn sample() -> TaskArgs {
 
 #[test]
 fn a_task_without_arguments_is_its_digest() {
-    let payload = encode(&DIGEST, &TaskArgs::new());
+    let payload = encode(&DIGEST, &TaskArgs::new(), |_| None);
     assert_eq!(&payload[..], &DIGEST.0);
     let task = decode(&payload).unwrap();
     assert!(task.tensors.is_empty() && task.scalars.is_empty());
@@ -29,7 +29,7 @@ fn a_task_without_arguments_is_its_digest() {
 #[test]
 fn arguments_come_back_as_they_were() {
     let args = sample();
-    let task = decode(&encode(&DIGEST, &args)).unwrap();
+    let task = decode(&encode(&DIGEST, &args, |_| None)).unwrap();
     assert_eq!(task.digest, DIGEST);
     for ((raw, tag), arg) in task.tensors.iter().zip(args.tensors()) {
         assert_eq!((raw.validate(64).unwrap(), *tag), (arg.tensor, arg.tag));
@@ -40,7 +40,7 @@ fn arguments_come_back_as_they_were() {
 
 #[test]
 fn every_cut_is_refused() {
-    let payload = encode(&DIGEST, &sample());
+    let payload = encode(&DIGEST, &sample(), |_| None);
     for len in (0..payload.len()).filter(|&len| len != DIGEST_BYTES) {
         assert!(
             matches!(decode(&payload[..len]), Err(WireError::Length { .. })),
@@ -69,7 +69,7 @@ proptest! {
 
     #[test]
     fn no_changed_byte_makes_the_decoder_panic(at in 0_usize..400, value in any::<u8>()) {
-        let mut payload = encode(&DIGEST, &sample());
+        let mut payload = encode(&DIGEST, &sample(), |_| None);
         let at = at % payload.len();
         payload[at] = value;
         if let Ok(task) = decode(&payload) {

@@ -12,6 +12,7 @@ mod failures;
 mod logs;
 mod memory;
 mod nested;
+mod pressure;
 mod registration;
 mod runs;
 mod settings;
@@ -123,5 +124,17 @@ procfork::testing::tests! {
     watching::counters_count_what_happened,
     watching::a_trace_has_every_task_in_its_worker_and_its_times_in_order,
     watching::a_task_that_dies_with_its_worker_is_in_the_trace_as_failed,
+    pressure::a_graph_that_needs_more_memory_than_its_ring_is_told_at_once_with_the_blocker,
+    pressure::memory_that_comes_back_is_waited_for_and_never_shared_too_early,
+    pressure::an_allocation_waits_for_the_task_that_has_the_memory,
+    pressure::a_drained_ring_serves_its_whole_size,
+    pressure::a_scope_may_have_more_tasks_than_there_are_slots,
+    pressure::runs_of_several_threads_share_what_there_is,
+    pressure::memory_of_failed_and_skipped_tasks_comes_back,
+    pressure::a_tensor_is_refused_when_its_scope_has_ended,
+    pressure::scopes_nest_to_their_limit_and_say_so,
+    pressure::a_manual_scope_infers_no_order,
+    pressure::a_worker_below_maps_a_ring_once_and_passes_its_tensors_on,
+    pressure::capacities_that_no_graph_can_have_are_refused,
     texts::errors_read_as_written,
 }
