@@ -50,7 +50,7 @@ use std::time::Instant;
 use mailbox::{Activity, Doorbell, FeedWriter, Waiter};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use procfork::{Children, ParentWatch};
-use taskgraph::{BufferId, BufferKind, RINGS, Scheduler};
+use taskgraph::{BufferId, BufferKind, Scheduler};
 
 use crate::buffer::{BufferCore, Home};
 use crate::config::Limits;
@@ -145,8 +145,7 @@ impl Engine {
             children,
             watch,
             logs,
-            // The rings have the first numbers.
-            next_buffer: AtomicU64::new(1 + RINGS as u64),
+            next_buffer: AtomicU64::new(1),
             me: Weak::clone(me),
         }))
     }

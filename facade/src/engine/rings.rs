@@ -34,11 +34,11 @@ struct Memory {
 }
 
 impl Rings {
-    /// Rings of `bytes` bytes each; their identities are the numbers from 1 on.
+    /// Rings of `bytes` bytes each. Their numbers are the last ones, which no buffer will ever reach that counts up from 1.
     pub(crate) fn new(incarnation: u64, bytes: u64) -> Self {
         let bytes = bytes.next_multiple_of(BLOCK_ALIGN);
         let ring = |at: usize| {
-            let buffer = BufferId::new(incarnation, 1 + at as u64, 0, BufferKind::Shared);
+            let buffer = BufferId::new(incarnation, u64::MAX - at as u64, 0, BufferKind::Shared);
             let spec = RingSpec { buffer, bytes };
             Ring { spec, memory: None }
         };
