@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use device::{
-    Arch, Chip, ChipArgs, ChipCallable, ChipOrchestrator, DeviceTensor, GraphArgs, Kernel,
+    Arch, Chip, ChipArgs, ChipCallable, ChipGraphArgs, ChipOrchestrator, DeviceTensor, Kernel,
     KernelContext, KernelError, OpenOptions, OrchestrationError, Platform, core_args,
 };
 use taskgraph::{DType, Scalar};
@@ -230,7 +230,10 @@ fn many_tasks(orch: &mut ChipOrchestrator<'_>, args: &ChipArgs) -> Result<(), Or
     Ok(())
 }
 
-fn some_tasks(orch: &mut ChipOrchestrator<'_>, args: &GraphArgs) -> Result<(), OrchestrationError> {
+fn some_tasks(
+    orch: &mut ChipOrchestrator<'_>,
+    args: &ChipGraphArgs,
+) -> Result<(), OrchestrationError> {
     let is_chain = args.param(0)? == 1;
     for i in 0..NODES {
         let buffer = args.tensor(if is_chain { 0 } else { (i % LANES) as usize })?;

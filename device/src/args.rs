@@ -215,9 +215,9 @@ impl<'t> CoreArgs<'t> {
         self.tensor(tensor, Tag::InOut)
     }
 
-    /// A scalar: a value, or a scalar of the graph that is being built ([`GraphArgs::scalar`]).
+    /// A scalar: a value, or a scalar of the graph that is being built ([`ChipGraphArgs::scalar`]).
     ///
-    /// [`GraphArgs::scalar`]: crate::GraphArgs::scalar
+    /// [`ChipGraphArgs::scalar`]: crate::ChipGraphArgs::scalar
     #[must_use]
     pub fn scalar(mut self, scalar: impl IntoScalar) -> Self {
         let arg = ScalarArg::of(scalar);

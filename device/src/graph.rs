@@ -8,22 +8,23 @@ use crate::callable::ChipCallable;
 use crate::error::OrchestrationError;
 use crate::orchestrator::ChipOrchestrator;
 
-/// Builds the tasks of a graph. What it is given by `GraphArgs`, and nothing else, may differ from call
+/// Builds the tasks of a graph. What it is given by `ChipGraphArgs`, and nothing else, may differ from call
 /// to call.
-pub type GraphBody = fn(&mut ChipOrchestrator<'_>, &GraphArgs) -> Result<(), OrchestrationError>;
+pub type GraphBody =
+    fn(&mut ChipOrchestrator<'_>, &ChipGraphArgs) -> Result<(), OrchestrationError>;
 
 /// The arguments of a graph, as its body is given them.
 ///
 /// While a body is recorded, its tensors are those of that call. A body names them and passes them on;
 /// what it reads from their addresses would be true for that call only.
 #[derive(Clone, Debug)]
-pub struct GraphArgs {
+pub struct ChipGraphArgs {
     tensors: SmallVec<[DeviceTensor; 8]>,
     scalars: SmallVec<[BoundaryScalar; 4]>,
     params: SmallVec<[u64; 4]>,
 }
 
-impl GraphArgs {
+impl ChipGraphArgs {
     /// The arguments of a body whose tasks are submitted one by one, or become part of another graph.
     pub(crate) fn eager(params: &[u64], args: &CoreArgs<'_>) -> Self {
         let scalar = |at| args.boundary_scalar(at);
@@ -54,8 +55,8 @@ impl GraphArgs {
     /// call, so there is no way to it; what is computed from it is one more scalar, or work for a kernel.
     ///
     /// ```compile_fail
-    /// # use device::{GraphArgs, OrchestrationError};
-    /// # fn body(args: &GraphArgs) -> Result<(), OrchestrationError> {
+    /// # use device::{ChipGraphArgs, OrchestrationError};
+    /// # fn body(args: &ChipGraphArgs) -> Result<(), OrchestrationError> {
     /// if args.scalar(0)? > 2 {} // would be decided once and for all
     /// # Ok(())
     /// # }

@@ -110,7 +110,7 @@ pub use chip::{
 pub use compile::{Artefact, CompileError, CompileOptions, KernelCompiler, Origin};
 pub use context::KernelContext;
 pub use error::{AddressProblem, DeviceError, KernelError, OrchestrationError, TaskPlace};
-pub use graph::{GraphArgs, GraphBody, GraphCounts};
+pub use graph::{ChipGraphArgs, GraphBody, GraphCounts};
 pub use kernel::{CoreType, Kernel, KernelBody, KernelFn, KernelSource, Lane};
 pub use library::LibraryError;
 pub use open::{OpenOptions, open};

@@ -9,7 +9,7 @@ use taskgraph::{DType, TaskId};
 use crate::args::{CoreArgs, DeviceTensor};
 use crate::callable::ChipCallable;
 use crate::error::OrchestrationError;
-use crate::graph::{GraphArgs, GraphBody, GraphCall};
+use crate::graph::{ChipGraphArgs, GraphBody, GraphCall};
 
 /// What a backend does for an orchestration that runs on it.
 pub(crate) trait RunBuilder {
@@ -138,7 +138,7 @@ impl<'run> ChipOrchestrator<'run> {
     /// costs its arguments and not its nodes.
     ///
     /// The key of a recording is `body` together with `params`: numbers that shape the graph, and that
-    /// `body` reads with [`GraphArgs::param`]. `body` is a function, so nothing can be captured in it and
+    /// `body` reads with [`ChipGraphArgs::param`]. `body` is a function, so nothing can be captured in it and
     /// frozen; whatever else it needs are tensors and scalars of `args`. Addresses and values of scalars
     /// may differ from call to call. Number, shapes, strides, types and tags of the tensors, which bytes
     /// they share, and the types of the scalars may not: a call that differs there is built task by task,
@@ -149,7 +149,7 @@ impl<'run> ChipOrchestrator<'run> {
     /// A graph inside of a graph becomes part of it.
     ///
     /// ```
-    /// use device::{ChipArgs, ChipOrchestrator, GraphArgs, OrchestrationError, core_args};
+    /// use device::{ChipArgs, ChipOrchestrator, ChipGraphArgs, OrchestrationError, core_args};
     ///
     /// fn orchestration(orch: &mut ChipOrchestrator<'_>, args: &ChipArgs) -> Result<(), OrchestrationError> {
     ///     let x = args.tensor(0)?;
@@ -160,7 +160,7 @@ impl<'run> ChipOrchestrator<'run> {
     ///     Ok(())
     /// }
     ///
-    /// fn layer_body(orch: &mut ChipOrchestrator<'_>, args: &GraphArgs) -> Result<(), OrchestrationError> {
+    /// fn layer_body(orch: &mut ChipOrchestrator<'_>, args: &ChipGraphArgs) -> Result<(), OrchestrationError> {
     ///     let (x, weights) = (args.tensor(0)?, args.tensor(1)?);
     ///     let y = orch.alloc_like(x)?;
     ///     orch.submit("multiply", core_args().input(x).input(weights).output(&y))?;
@@ -189,7 +189,7 @@ impl<'run> ChipOrchestrator<'run> {
         };
         match self.builder.graph(&call, &args)? {
             Submitted::Yes => Ok(()),
-            Submitted::No => body(self, &GraphArgs::eager(params, &args)),
+            Submitted::No => body(self, &ChipGraphArgs::eager(params, &args)),
         }
     }
 
@@ -205,7 +205,7 @@ impl<'run> ChipOrchestrator<'run> {
         args: CoreArgs<'_>,
     ) -> Result<(), OrchestrationError> {
         args.refuse_for_graph()?;
-        body(self, &GraphArgs::eager(params, &args))
+        body(self, &ChipGraphArgs::eager(params, &args))
     }
 
     fn unknown(&self, kernel: String) -> OrchestrationError {

@@ -107,8 +107,8 @@ pub use view::{HostView, HostViewMut};
 pub use worker::{Health, Worker};
 
 pub use device::{
-    Arch, ChipArgs, ChipCallable, ChipOrchestrator, Condition, CoreArgs, CoreTaskId, CoreType,
-    DeviceTensor, Digest, GraphArgs, GraphBody, GraphCounts, Kernel, KernelBody, KernelContext,
+    Arch, ChipArgs, ChipCallable, ChipGraphArgs, ChipOrchestrator, Condition, CoreArgs, CoreTaskId,
+    CoreType, DeviceTensor, Digest, GraphBody, GraphCounts, Kernel, KernelBody, KernelContext,
     KernelError, KernelSource, Lane, OrchestrationError, Platform, ScalarValue, core_args,
 };
 pub use lifecycle::State;

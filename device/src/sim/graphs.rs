@@ -14,7 +14,7 @@ use crate::args::{CoreArgs, DeviceTensor};
 use crate::callable::ChipCallable;
 use crate::chip::DeviceAddress;
 use crate::error::OrchestrationError;
-use crate::graph::{GraphArgs, GraphCall};
+use crate::graph::{ChipGraphArgs, GraphCall};
 use crate::orchestrator::{ChipOrchestrator, CoreTaskId, Numbered, RunBuilder, Submitted};
 
 /// How many recordings a chip keeps, and how many bytes they may take together.
@@ -180,7 +180,7 @@ fn record(
         Err(reason) => return Ok(Err(reason)),
     };
     let scalars = (0..args.scalars.len()).filter_map(|at| recorder.scalar(at));
-    let body_args = GraphArgs::new(call.params, args, scalars.collect());
+    let body_args = ChipGraphArgs::new(call.params, args, scalars.collect());
     let mut recording = Recording {
         recorder,
         number,

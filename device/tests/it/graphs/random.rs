@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use device::{ChipCallable, ChipOrchestrator, Condition, DeviceTensor, GraphArgs, core_args};
+use device::{ChipCallable, ChipGraphArgs, ChipOrchestrator, Condition, DeviceTensor, core_args};
 use proptest::prelude::*;
 use taskgraph::Scalar;
 
@@ -61,7 +61,7 @@ static RANDOM: ChipCallable = ChipCallable::new(
     KERNELS,
 );
 
-fn body(orch: &mut ChipOrchestrator<'_>, args: &GraphArgs) -> Built {
+fn body(orch: &mut ChipOrchestrator<'_>, args: &ChipGraphArgs) -> Built {
     let mut tensors = Vec::new();
     for at in 0..BOUNDARY {
         tensors.push(*args.tensor(at)?);
