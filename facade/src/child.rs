@@ -26,6 +26,7 @@ use mailbox::{ChildEnd, Control, FdChannel, FeedWriter, Mailbox, NextError, Requ
 use procfork::{ChildContext, ParentWatch, Settings};
 use serde::{Deserialize, Serialize};
 
+use crate::activity;
 use crate::agreement::{Change, Conclusion, Pending};
 use crate::args::Args;
 use crate::callable::{Body, Entry, Registry, WireRegistry};
@@ -231,6 +232,7 @@ impl Child {
                 Err(error) => return Err(error.to_string()),
             }
         }
+        activity::say(&self.seat.path, None, "close");
         self.executor.close();
         Ok(())
     }
@@ -263,6 +265,8 @@ impl Child {
                 claimed.digest
             ))
         })?;
+        let run = Some(task.identity().run);
+        let _busy = activity::while_doing(path, run, || operation(entry));
         let executor = &self.executor;
         let adopt = |id, segment| executor.adopt(id, segment);
         let args = self.imports.args(&claimed, &adopt).map_err(|reason| {
@@ -300,6 +304,7 @@ impl Child {
     /// Applies the settings, then brings up what is below and around.
     fn init(&mut self, until: Instant) -> Result<TreeNode, RemoteError> {
         let path = &self.seat.path;
+        let _busy = activity::while_doing(path, None, || "start".to_owned());
         let failed = |operation: &str, message| {
             RemoteError::new(FaultKind::Runtime, path, operation, message)
         };

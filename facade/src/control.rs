@@ -97,6 +97,9 @@ pub enum FaultKind {
     Returned,
     /// The device or its driver refused or failed.
     Device,
+    /// The device failed in a way that makes it unusable until it is probed: a hardware fault, or a
+    /// task that did not end in time. Other devices are not affected.
+    Unusable,
     /// Arguments did not fit: an unknown callable, a view outside its buffer, a wrong type.
     Arguments,
     /// A worker below died.
@@ -141,10 +144,11 @@ impl RemoteError {
 const SEPARATOR: char = '\u{1f}';
 
 impl FaultKind {
-    const ALL: [FaultKind; 7] = [
+    const ALL: [FaultKind; 8] = [
         FaultKind::Panicked,
         FaultKind::Returned,
         FaultKind::Device,
+        FaultKind::Unusable,
         FaultKind::Arguments,
         FaultKind::WorkerDied,
         FaultKind::Deadline,
@@ -181,6 +185,13 @@ impl RemoteError {
 }
 
 impl RemoteError {
+    /// Which chip of its parent the worker is, in the order of their devices; `None` if it is no chip
+    /// worker.
+    #[must_use]
+    pub fn chip_index(&self) -> Option<usize> {
+        crate::tree_plan::chip_index(&self.path)
+    }
+
     /// The message, with the word that it was a panic where it was one.
     pub(crate) fn told(&self) -> String {
         let verb = if self.kind == FaultKind::Panicked {

@@ -83,6 +83,7 @@ mod observe;
 mod remake;
 mod wire;
 
+pub mod activity;
 mod error;
 
 pub use args::{ARGS_MAX, ArgList, ArgTensor, Args, AsTensor, args};
@@ -111,6 +112,7 @@ pub use device::{
     CoreType, DeviceTensor, Digest, GraphBody, GraphCounts, Kernel, KernelBody, KernelContext,
     KernelError, KernelSource, Lane, OrchestrationError, Platform, ScalarValue, core_args,
 };
+pub use device::{Artefact, CompileError, CompileOptions, KernelCompiler, Origin};
 pub use lifecycle::State;
 pub use procfork::{ExitCause, Resource, Settings};
 pub use provenance::DevicePtr;

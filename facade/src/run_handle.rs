@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use crate::activity;
 use crate::engine::{Engine, RunCell};
 use crate::error::Error;
 
@@ -47,6 +48,8 @@ impl RunHandle {
     ///
     /// [`Error::Run`] with the first root cause.
     pub fn wait(&self) -> Result<(), Error> {
+        let what = || "wait for a submitted run".to_owned();
+        let _busy = activity::while_doing(self.engine.path(), None, what);
         self.engine.wait_until(None, &|| self.cell.is_done());
         self.outcome().unwrap_or(Ok(()))
     }

@@ -16,6 +16,11 @@ fn chip_path(path: &str, idx: usize) -> String {
     format!("{path}/chip{idx}")
 }
 
+/// The `idx` of a path of a chip.
+pub(crate) fn chip_index(path: &str) -> Option<usize> {
+    path.rsplit('/').next()?.strip_prefix("chip")?.parse().ok()
+}
+
 /// The path of the worker `idx` of those with children of their own.
 pub(crate) fn node_path(path: &str, idx: usize, spec: &NodeSpec) -> String {
     let name = spec.name.clone();

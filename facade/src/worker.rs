@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use lifecycle::{Journal, Lifecycle, Operation, State};
 use parking_lot::Mutex;
 
+use crate::activity;
 use crate::buffer::Buffer;
 use crate::callable::Registry;
 use crate::config::{Level, NodeSpec, WorkerBuilder};
@@ -352,6 +353,9 @@ pub(crate) fn run_on<R>(
     begin_build(engine)?;
     let (run, cell) = engine.core().begin_run(Waiting::Attended);
     let _inside = cell.span().entered();
+    let _busy = activity::while_doing(engine.path(), Some(run.0), || {
+        "build and drive a run".to_owned()
+    });
     let mut orchestrator = Orchestrator::new(engine, plan, run);
     let built = build(engine, run, || orchestration(&mut orchestrator));
     engine.wait_until(None, &|| cell.is_done());

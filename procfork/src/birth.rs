@@ -198,7 +198,10 @@ fn furnish(
     watch: &ParentWatch,
 ) -> Result<(), SetupFailure> {
     signals::reset_dispositions();
+    #[cfg(feature = "dump")]
+    sys::crash::rearm();
     fds::replace_streams(streams).map_err(failed("replace its streams"))?;
+    let open = &also_carried(open);
     fds::close_all_but(open).map_err(failed("close what it was not given"))?;
     for fd in open {
         fds::set_close_on_exec(*fd).map_err(failed("mark a descriptor close-on-exec"))?;
@@ -206,6 +209,14 @@ fn furnish(
     prctl::set_name(&short_name(name)).map_err(failed("set its name"))?;
     watch.install();
     Ok(())
+}
+
+/// Besides what was given: where this process reports its crashes, if it does.
+fn also_carried(open: &[RawFd]) -> Vec<RawFd> {
+    let mut open = open.to_vec();
+    #[cfg(feature = "dump")]
+    open.extend(sys::crash::carried());
+    open
 }
 
 /// The first 15 bytes, cut at a character. A zero byte was refused before.

@@ -37,6 +37,8 @@
 //!
 //! The dump says which way was used, and for each thread what could not be read and why.
 //!
+//! A process that crashes is gone before anybody looks: with a [`CrashDesk`] it waits until it was read.
+//!
 //! # What it leaves behind
 //!
 //! The process runs on as it was; a stopped one stays stopped; a signal that arrived meanwhile is
@@ -46,12 +48,14 @@
 
 mod answers;
 mod capture;
+mod crash;
 mod image;
 mod maps;
 mod report;
 mod unwind;
 
 pub use answers::Answers;
+pub use crash::{Crash, CrashBell, CrashDesk};
 pub use report::{Call, Frame, ProcessDump, StackEnd, ThreadDump, Unreadable, Way};
 
 use std::io;

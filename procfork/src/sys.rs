@@ -13,6 +13,8 @@ use std::io;
 
 #[cfg(feature = "dump")]
 pub(crate) mod answer;
+#[cfg(feature = "dump")]
+pub(crate) mod crash;
 pub(crate) mod epoll;
 pub(crate) mod fds;
 pub(crate) mod futex;

@@ -1,21 +1,20 @@
-//! One sum on one chip: the smallest scene, and the one to copy.
+//! One sum on one chip: the smallest scene, and the one to copy. With a Rust kernel, and with the same
+//! kernel in C++.
 
-use facade::{ChipCallable, Kernel, args, core_args, on};
+use facade::{
+    ChipArgs, ChipCallable, ChipOrchestrator, CoreType, Kernel, KernelBody, KernelSource,
+    OrchestrationError, args, core_args, on,
+};
 use scenetest::{Case, Failure, HostTensor, Scene, SceneContext, Tensors, Tolerance};
 
 static VECTOR_ADD: ChipCallable = ChipCallable {
     name: "vector_add",
-    orchestration: |orch, args| {
-        let (x, y, z) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
-        orch.submit("add", core_args().input(x).input(y).output(z))?;
-        Ok(())
-    },
+    orchestration: add_on_every_core,
     kernels: &[Kernel::vector("add", |cx| {
-        let (x, y, z) = (
-            cx.input::<f32>(0)?,
-            cx.input::<f32>(1)?,
-            cx.output::<f32>(2)?,
-        );
+        let range = cx.block_range(cx.tensor(2)?.num_elements() as usize);
+        let x = cx.input_range::<f32>(0, range.clone())?;
+        let y = cx.input_range::<f32>(1, range)?;
+        let z = cx.output_block::<f32>(2)?;
         z.iter_mut()
             .zip(x)
             .zip(y)
@@ -24,9 +23,45 @@ static VECTOR_ADD: ChipCallable = ChipCallable {
     })],
 };
 
+static VECTOR_ADD_CPP: ChipCallable = ChipCallable {
+    name: "vector_add_cpp",
+    orchestration: add_on_every_core,
+    kernels: &[Kernel {
+        name: "add",
+        core: CoreType::Aiv,
+        body: KernelBody::Source(KernelSource {
+            sources: &[concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/scenes/kernels/vector_add.cpp"
+            )],
+            defines: &[],
+            extra_include_dirs: &[],
+        }),
+    }],
+};
+
+fn add_on_every_core(
+    orch: &mut ChipOrchestrator<'_>,
+    args: &ChipArgs,
+) -> Result<(), OrchestrationError> {
+    let (x, y, z) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
+    orch.submit("add", core_args().input(x).input(y).output(z).blocks(4))?;
+    Ok(())
+}
+
 /// `z = x + y`.
 pub(crate) fn scene() -> Scene {
-    Scene::new("vector_add", run)
+    sum(Scene::new("vector_add", |cx| run(cx, &VECTOR_ADD))
+        .case(Case::new("huge").param("n", 1 << 26).seed(3).manual()))
+}
+
+/// The same in C++.
+pub(crate) fn cpp() -> Scene {
+    sum(Scene::new("vector_add_cpp", |cx| run(cx, &VECTOR_ADD_CPP)).callables([&VECTOR_ADD_CPP]))
+}
+
+fn sum(scene: Scene) -> Scene {
+    scene
         .inputs(|case| {
             let (mut random, n) = (case.random(), case.size("n")?);
             let (x, y) = (random.tensor(&[n], |x| x)?, random.tensor(&[n], |y| y)?);
@@ -44,13 +79,12 @@ pub(crate) fn scene() -> Scene {
         .case(Case::new("one").param("n", 1))
         .case(Case::new("ragged").param("n", 1_000).seed(1))
         .case(Case::new("large").param("n", 1 << 20).seed(2))
-        .case(Case::new("huge").param("n", 1 << 26).seed(3).manual())
 }
 
-fn run(cx: &mut SceneContext<'_>) -> Result<(), Failure> {
+fn run(cx: &mut SceneContext<'_>, callable: &'static ChipCallable) -> Result<(), Failure> {
     let n = cx.case().size("n")?;
     let node = cx.node().build()?;
-    let add = node.register_chip(&VECTOR_ADD)?;
+    let add = node.register_chip(callable)?;
     node.init()?;
     let (x, y) = (cx.input::<f32>(&node, "x")?, cx.input::<f32>(&node, "y")?);
     let z = cx.output::<f32>(&node, "z", &[n])?;

@@ -10,8 +10,11 @@ use facade::{Level, Platform};
 
 /// Run scenes: end-to-end tests of kernels and graphs, each case in a process of its own.
 ///
+/// With `compile` as the first word: compile the kernels of the selected scenes for --platform into
+/// the kernel cache, --max-parallel at a time, and run nothing. Touches no device.
+///
 /// Exit codes: 0 all passed or were skipped, 1 failed or crashed, 2 wrong usage, 3 nothing matched,
-/// 4 timed out, 5 not run, 6 the runner failed, 130 interrupted.
+/// 4 timed out, 5 not run, 6 the runner failed, 7 golden files were rewritten, 130 interrupted.
 #[derive(Clone, Debug, Parser)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -33,6 +36,9 @@ pub(crate) struct Args {
     /// Run only scenes of this level: chip, node, network1, network2, network3, or L2 to L6.
     #[arg(long, value_parser = level)]
     pub(crate) level: Option<Level>,
+    /// Run the cases of this step, and only them; without it they are skipped.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) step: Option<String>,
     /// Run the manual cases too.
     #[arg(long, visible_alias = "include-ignored")]
     pub(crate) manual: bool,
@@ -55,6 +61,13 @@ pub(crate) struct Args {
     /// Scenes with golden files are skipped.
     #[arg(long)]
     pub(crate) skip_golden: bool,
+    /// Rewrite the golden files of this case, this scene, or `all` selected ones, and print what
+    /// changed. Repeatable. Refused on a CI host. `SCENETEST_UPDATE_GOLDEN=1` is `all`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) update_golden: Vec<String>,
+    /// Write a picture of where it is off for each two-dimensional output that is wrong.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) heat_map: Option<PathBuf>,
     /// Seconds that the whole session may take.
     #[arg(long, value_name = "SECONDS", default_value = "1800", value_parser = seconds)]
     pub(crate) session_timeout: Duration,
@@ -74,7 +87,7 @@ pub(crate) struct Args {
     /// Write a JUnit report.
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
-    /// Write a trace of the runs.
+    /// Write a trace (which case ran when and where, and its rounds) that Perfetto shows.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Show the output of every case, not only of those that did not pass.

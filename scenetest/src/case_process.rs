@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Mutex, PoisonError};
 
+use crate::compile;
 use crate::context::{SceneContext, Setup};
 use crate::failure::{Failure, FailureKind};
 use crate::record::{Event, Reporter, Verdict};
@@ -39,27 +40,37 @@ pub(crate) fn run(scene: &Scene, case: &Case, setup: Setup, reporter: &Reporter)
 }
 
 fn judge(scene: &Scene, case: &Case, setup: Setup, reporter: &Reporter) -> Verdict {
+    if let Err(error) = compile::for_run(scene, setup.platform) {
+        return verdict_of(error.into(), &[], 0);
+    }
+    let devices = setup.devices.clone();
     let mut cx = match SceneContext::new(scene, case, setup, reporter) {
         Ok(cx) => cx,
-        Err(failure) => return verdict_of(failure, 0),
+        Err(failure) => return verdict_of(failure, &devices, 0),
     };
     match (scene.body)(&mut cx) {
         Ok(()) if cx.compared_nothing() => Verdict::ComparedNothing,
         Ok(()) => Verdict::Passed,
-        Err(failure) => verdict_of(failure, cx.rounds_begun()),
+        Err(failure) => verdict_of(failure, &devices, cx.rounds_begun()),
     }
 }
 
-fn verdict_of(failure: Failure, rounds_begun: u32) -> Verdict {
+/// `devices` are those of the case, `rounds_begun` how far it came.
+fn verdict_of(failure: Failure, devices: &[u32], rounds_begun: u32) -> Verdict {
     let reason = failure.message;
+    let unusable = |devices: Vec<u32>, reason| Verdict::DeviceUnusable {
+        devices,
+        reason,
+        before_first_round: rounds_begun == 0,
+    };
     match failure.kind {
         FailureKind::Failed => Verdict::Failed { reason },
         FailureKind::Skipped => Verdict::Skipped { reason },
-        FailureKind::DeviceUnusable(devices) => Verdict::DeviceUnusable {
-            devices,
-            reason,
-            before_first_round: rounds_begun == 0,
-        },
+        FailureKind::DeviceUnusable(devices) => unusable(devices, reason),
+        FailureKind::ChipUnusable(chip) => {
+            let one = chip.and_then(|chip| devices.get(chip));
+            unusable(one.map_or(devices.to_vec(), |device| vec![*device]), reason)
+        }
     }
 }
 
@@ -88,3 +99,6 @@ fn last_panic() -> String {
     let kept = PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
     kept.unwrap_or_else(|| "without a message".to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,14 +1,17 @@
 //! What the body of a scene works with: its case, its devices, its tensors, its rounds.
 
 use std::fmt;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use facade::{Buffer, Element, Platform, View, Worker, WorkerBuilder};
 
 use crate::compare::{Comparison, compare_all};
 use crate::failure::Failure;
+use crate::golden;
+use crate::heat_map;
 use crate::limits::Limits;
-use crate::record::{Event, Reporter};
+use crate::record::{Event, Reporter, RoundTime};
 use crate::scene::{Case, Scene};
 use crate::tensor::{HostTensor, Tensors};
 use crate::value::Reader;
@@ -20,6 +23,12 @@ pub(crate) struct Setup {
     /// As many as the case asked for.
     pub(crate) devices: Vec<u32>,
     pub(crate) rounds: u32,
+    /// When its process was started.
+    pub(crate) started: Instant,
+    /// Whether its golden file is to be rewritten.
+    pub(crate) update_golden: bool,
+    /// Where pictures of wrong outputs go.
+    pub(crate) heat_maps: Option<PathBuf>,
 }
 
 /// The case that a body runs for, and everything that it can ask the harness for.
@@ -166,17 +175,19 @@ impl<'s> SceneContext<'s> {
             };
             let begin = Instant::now();
             run(&mut round).map_err(Into::into)?;
-            let ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            self.reporter.send(&Event::Round { ns });
+            let ns = nanos(begin.elapsed());
+            let begin_ns = nanos(begin.saturating_duration_since(self.setup.started));
+            self.reporter
+                .send(&Event::Round(RoundTime { begin_ns, ns }));
             self.compare(round)?;
         }
         Ok(())
     }
 
     fn compare(&mut self, round: Round) -> Result<(), Failure> {
-        let Some(reference) = self.scene.reference else {
+        if !self.scene.has_expectation() {
             return Ok(());
-        };
+        }
         let mut actual = round.produced;
         for shared in &self.shared {
             if let Some((name, tensor)) = shared.read()? {
@@ -185,10 +196,9 @@ impl<'s> SceneContext<'s> {
         }
         let expected = match self.expected.take() {
             Some(expected) => expected,
-            None => reference(self.case, &self.inputs)?,
+            None => self.expectation(&actual)?,
         };
         let compared = compare_all(&actual, &expected, |name| self.scene.tolerance_of(name))?;
-        self.expected = Some(expected);
         self.compared |= compared.iter().any(|one| one.elements > 0);
         let wrong: Vec<String> = compared
             .iter()
@@ -196,26 +206,90 @@ impl<'s> SceneContext<'s> {
             .map(Comparison::to_string)
             .collect();
         self.reporter.send(&Event::Compared {
-            comparisons: compared,
+            comparisons: compared.clone(),
         });
         if wrong.is_empty() {
+            self.keep(&expected)?;
+            self.expected = Some(expected);
             return Ok(());
         }
+        let pictures = self.pictures(&actual, &expected, &compared)?;
         Err(Failure::new(format!(
-            "round {}: {}",
+            "round {}: {}{pictures}",
             round.number,
             wrong.join("\n")
         )))
     }
 
+    /// What the outputs are compared with: the golden file, or else the reference. A golden file
+    /// that is to be rewritten is not asked: its new content is what it will say.
+    fn expectation(&self, actual: &Tensors) -> Result<Tensors, Failure> {
+        match self.golden() {
+            Some(path) if !self.setup.update_golden => Ok(golden::read(&path, &self.name())?),
+            _ => match self.scene.reference {
+                Some(reference) => reference(self.case, &self.inputs),
+                None => Ok(actual.clone()),
+            },
+        }
+    }
+
+    fn golden(&self) -> Option<PathBuf> {
+        let dir = self.scene.golden?;
+        Some(golden::path(dir, self.scene.name, self.case.name))
+    }
+
+    /// Writes what was found right into the golden file, if that was asked for.
+    fn keep(&self, right: &Tensors) -> Result<(), Failure> {
+        if let Some(path) = self.golden().filter(|_| self.setup.update_golden)
+            && let Some(changes) = golden::rewrite(&path, right)?
+        {
+            self.reporter.send(&Event::Rewritten { changes });
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        format!("{}::{}", self.scene.name, self.case.name)
+    }
+
+    /// Heat maps of the wrong outputs, if they were asked for; says where they are.
+    fn pictures(
+        &self,
+        actual: &Tensors,
+        expected: &Tensors,
+        compared: &[Comparison],
+    ) -> Result<String, Failure> {
+        let mut text = String::new();
+        let Some(dir) = self.setup.heat_maps.as_deref() else {
+            return Ok(text);
+        };
+        for one in compared.iter().filter(|one| one.wrong > 0) {
+            let (actual, expected) = (actual.get(&one.name)?, expected.get(&one.name)?);
+            let written = heat_map::write(dir, &self.name(), &one.name, actual, expected);
+            let written = written.map_err(|error| cannot_draw(dir, &error))?;
+            if let Some(path) = written {
+                text.push_str(&format!("\n  heat map: {}", path.display()));
+            }
+        }
+        Ok(text)
+    }
+
     /// Whether the scene promises a comparison that has not taken place.
     pub(crate) fn compared_nothing(&self) -> bool {
-        self.scene.reference.is_some() && !self.compared
+        self.scene.has_expectation() && !self.compared
     }
 
     pub(crate) fn rounds_begun(&self) -> u32 {
         self.rounds_begun
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn cannot_draw(dir: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("write a heat map into {}: {error}", dir.display()))
 }
 
 impl Drop for SceneContext<'_> {

@@ -3,6 +3,7 @@
 //!
 //! Everything that tests and tools need is in the report; nothing reads these lines.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
@@ -99,11 +100,8 @@ impl Display {
                 report.torn
             )?;
         }
-        if let Some(block) = &report.hung {
+        for block in report.hung.iter().chain(&report.crash) {
             writeln!(self.out, "{}", block.trim_end())?;
-        }
-        if report.rounds_ns.len() > 1 {
-            writeln!(self.out, "  {}", rounds(&report.rounds_ns))?;
         }
         if report.outcome.is_good() && !self.show_all || report.output.is_empty() {
             return Ok(());
@@ -160,6 +158,7 @@ impl Display {
         for case in report.cases.iter().filter(|case| !case.outcome.is_good()) {
             writeln!(self.out, "{}", line(case))?;
         }
+        write!(self.out, "{}", rounds(&report.cases))?;
         if !report.broken_devices.is_empty() {
             writeln!(self.out, "devices that broke: {:?}", report.broken_devices)?;
         }
@@ -176,6 +175,7 @@ fn line(report: &CaseReport) -> String {
         Outcome::Failed { .. } => "FAIL",
         Outcome::TimedOut { .. } => "TIMEOUT",
         Outcome::Crashed { .. } => "CRASH",
+        Outcome::Rewritten { .. } => "REWRITTEN",
         Outcome::Skipped { .. } => "SKIP",
         Outcome::NotRun { .. } => "NOT RUN",
     };
@@ -193,16 +193,33 @@ fn seconds(time: Duration) -> String {
     format!("{:.3} s", time.as_secs_f64())
 }
 
-/// Minimum, median and 95th percentile.
-fn rounds(ns: &[u64]) -> String {
-    let mut sorted = ns.to_vec();
-    sorted.sort_unstable();
-    let at = |percent: usize| sorted[(sorted.len() - 1) * percent / 100] as f64 / 1e3;
-    let (min, median, p95) = (at(0), at(50), at(95));
-    format!(
-        "{} rounds: min {min:.1} us, median {median:.1} us, p95 {p95:.1} us",
-        ns.len()
-    )
+/// How long the rounds took, a line for each case with several; nothing if there is none.
+fn rounds(cases: &[CaseReport]) -> String {
+    let timed = cases
+        .iter()
+        .filter_map(|case| Some((case.name.as_str(), case.rounds_table?)));
+    let timed: Vec<_> = timed.collect();
+    let Some(width) = timed.iter().map(|(name, _)| name.len()).max() else {
+        return String::new();
+    };
+    let (width, head) = (width.max(4), ["rounds", "min us", "median us", "p95 us"]);
+    let mut text = format!(
+        "{:<width$} {:>8} {:>12} {:>12} {:>12}\n",
+        "case", head[0], head[1], head[2], head[3]
+    );
+    for (name, table) in timed {
+        let micros = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
+        let (min, median, p95) = (table.min_ns, table.median_ns, table.p95_ns);
+        let _ = writeln!(
+            text,
+            "{name:<width$} {:>8} {:>12} {:>12} {:>12}",
+            table.rounds,
+            micros(min),
+            micros(median),
+            micros(p95)
+        );
+    }
+    text
 }
 
 #[cfg(test)]

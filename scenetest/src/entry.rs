@@ -8,18 +8,28 @@ use clap::Parser as _;
 use facade::Platform;
 
 use crate::args::{Args, Format};
+use crate::compile;
+use crate::disk::{self, NotListed, Sources};
 use crate::display::Display;
 use crate::exit;
+use crate::golden::{self, GoldenError};
 use crate::junit;
 use crate::scene::Scene;
-use crate::select::{Candidate, SelectError, candidates, check_limits, select};
+use crate::select::{Candidate, SelectError, candidates, check_limits, mark_updates, select};
 use crate::session::Session;
+use crate::trace;
 
 /// Runs the scenes as the command line says. Call it from `main`, with one thread.
 ///
 /// The command line is that of the process; `--help` describes it. See [`exit`] for the codes.
 /// Usually [`main!`](crate::main!) calls it.
 pub fn main(scenes: &[Scene]) -> ExitCode {
+    main_of(None, scenes)
+}
+
+/// As [`main`], for a program whose sources are known: a scene that is written in its directory and
+/// is not among `scenes` is an error.
+pub fn main_of(sources: impl Into<Option<Sources>>, scenes: &[Scene]) -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => {
@@ -32,7 +42,7 @@ pub fn main(scenes: &[Scene]) -> ExitCode {
             });
         }
     };
-    ExitCode::from(run(scenes, &args).unwrap_or_else(|error| {
+    ExitCode::from(run(sources.into(), scenes, &args).unwrap_or_else(|error| {
         let _ = writeln!(io::stderr(), "error: {}", chain(&error));
         error.exit_code()
     }))
@@ -43,8 +53,14 @@ pub fn main(scenes: &[Scene]) -> ExitCode {
 enum MainError {
     #[error(transparent)]
     Select(#[from] SelectError),
-    #[error("{what}: not built yet")]
-    NotBuilt { what: &'static str },
+    #[error(transparent)]
+    NotListed(#[from] NotListed),
+    #[error(transparent)]
+    Golden(#[from] GoldenError),
+    #[error(
+        "compile kernels: none of the selected scenes names a callable whose kernels have sources"
+    )]
+    NothingToCompile,
     #[error("run the session")]
     Session(#[source] io::Error),
     #[error("write {what}")]
@@ -55,7 +71,8 @@ impl MainError {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Select(error) if error.is_no_match() => exit::NO_MATCH,
-            Self::Select(_) | Self::NotBuilt { .. } => exit::USAGE,
+            Self::NothingToCompile => exit::NO_MATCH,
+            Self::Select(_) | Self::NotListed(_) | Self::Golden(_) => exit::USAGE,
             Self::Session(_) | Self::Report { .. } => exit::INTERNAL,
         }
     }
@@ -71,15 +88,21 @@ fn chain(error: &MainError) -> String {
     text
 }
 
-fn run(scenes: &[Scene], args: &Args) -> Result<u8, MainError> {
+fn run(sources: Option<Sources>, scenes: &[Scene], args: &Args) -> Result<u8, MainError> {
     let all = candidates(scenes)?;
+    if let Some(sources) = sources {
+        disk::check(sources, scenes)?;
+    }
     if args.list {
         return list(&all, args).map(|()| exit::OK);
     }
-    if args.trace.is_some() {
-        return Err(MainError::NotBuilt { what: "--trace" });
+    if let Some(("compile", filters)) = args.filters.split_first().map(|(f, r)| (f.as_str(), r)) {
+        let mut args = args.clone();
+        args.filters = filters.to_vec();
+        return compile(all, &args);
     }
-    let selected = select(all, args)?;
+    let mut selected = select(all, args)?;
+    mark_updates(&mut selected, &updates(args)?)?;
     check_limits(&selected, args)?;
     let mut display = Display::new(args);
     let session = Session::new(args, &selected, &mut display).map_err(MainError::Session)?;
@@ -93,7 +116,54 @@ fn run(scenes: &[Scene], args: &Args) -> Result<u8, MainError> {
         let written = std::fs::write(path, junit::xml(&report));
         written.map_err(|source| MainError::Report { what, source })?;
     }
+    if let Some(path) = &args.trace {
+        let what = path.display().to_string();
+        let written = std::fs::write(path, trace::json(&report));
+        written.map_err(|source| MainError::Report { what, source })?;
+    }
     Ok(report.exit_code())
+}
+
+/// The names whose golden files are to be rewritten, by flag or by variable.
+fn updates(args: &Args) -> Result<Vec<String>, GoldenError> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let mut wanted = args.update_golden.clone();
+    if golden::asked_by_variable(variable(golden::UPDATE).as_deref())? {
+        wanted.push("all".to_owned());
+    }
+    if !wanted.is_empty() {
+        golden::refuse_on_ci(variable)?;
+    }
+    Ok(wanted)
+}
+
+/// Compiles the kernels of what is selected, manual and long cases too.
+fn compile(all: Vec<Candidate<'_>>, args: &Args) -> Result<u8, MainError> {
+    let selected = select(all, args)?;
+    let scenes = selected.iter().map(|selected| selected.candidate.scene);
+    let scenes = scenes.filter(|scene| scene.platforms.contains(&args.platform));
+    let jobs = args
+        .max_parallel
+        .map_or_else(compile::processors, usize::from);
+    let compiled = compile::all(scenes, args.platform, jobs);
+    if compiled.kernels == 0 {
+        return Err(MainError::NothingToCompile);
+    }
+    let _ = io::stderr().write_all(compiled.errors.as_bytes());
+    let sums = format!(
+        "{} kernels for {}: {} compiled, {} cached, {} failed\n",
+        compiled.kernels,
+        args.platform,
+        compiled.new,
+        compiled.kernels - compiled.new - compiled.failed,
+        compiled.failed
+    );
+    write_stdout("the list of kernels", &(compiled.lines + &sums))?;
+    Ok(if compiled.failed == 0 {
+        exit::OK
+    } else {
+        exit::FAILED
+    })
 }
 
 /// Lists what filters leave, manual cases too: `--ignored` lists these alone.
@@ -133,6 +203,7 @@ fn as_json(candidate: &Candidate<'_>) -> serde_json::Value {
         "platforms": scene.platforms.iter().map(Platform::to_string).collect::<Vec<_>>(),
         "devices": case.devices,
         "manual": case.manual,
+        "step": case.step,
         "params": case.params,
     })
 }
@@ -161,13 +232,18 @@ fn write_stdout(what: &str, text: &str) -> Result<(), MainError> {
 /// scenetest::main!(vector_add::scene);
 /// ```
 ///
-/// A scene function that is missing from the list is reported by the compiler as dead code; one
-/// that is there twice, by the program at its start.
+/// A scene that is there twice is an error of the program at its start. So is one that is missing from
+/// the list, if the `main.rs` stands in a directory of its own, as `scenes/main.rs`: every
+/// `Scene::new(` in a file there must be in the list.
 #[macro_export]
 macro_rules! main {
     ($($scene:path),+ $(,)?) => {
         pub(crate) fn main() -> ::std::process::ExitCode {
-            $crate::main(&[$($scene()),+])
+            let sources = $crate::Sources {
+                manifest_dir: env!("CARGO_MANIFEST_DIR"),
+                main_file: file!(),
+            };
+            $crate::main_of(sources, &[$($scene()),+])
         }
     };
 }

@@ -14,5 +14,7 @@ pub const TIMED_OUT: u8 = 4;
 pub const FAILED: u8 = 1;
 /// A selected case could not be run.
 pub const NOT_RUN: u8 = 5;
+/// A golden file was rewritten: look at what changed, then run again.
+pub const REWRITTEN: u8 = 7;
 /// Every selected case passed or was skipped.
 pub const OK: u8 = 0;

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use facade::FaultKind;
+
 /// What the body of a scene returns when it does not pass.
 ///
 /// Every error converts into one, with its causes, so that `?` works on anything:
@@ -31,6 +33,9 @@ pub(crate) enum FailureKind {
     Skipped,
     /// These devices of the case cannot be used any more.
     DeviceUnusable(Vec<u32>),
+    /// Neither can that of this chip worker, counted in the order of the case's devices; all of them if
+    /// it is not known which.
+    ChipUnusable(Option<usize>),
 }
 
 impl Failure {
@@ -69,8 +74,12 @@ impl fmt::Display for Failure {
 }
 
 /// An error with all of its causes. (That is why a failure is no [`Error`] itself.)
-impl<E: Error> From<E> for Failure {
+///
+/// A device that became unusable is known from the error itself: what is out of the pool then does not
+/// depend on the scene.
+impl<E: Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
+        let kind = kind_of(&error);
         let mut message = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {
@@ -82,7 +91,17 @@ impl<E: Error> From<E> for Failure {
             }
             cause = error.source();
         }
-        Self::new(message)
+        Self { kind, message }
+    }
+}
+
+fn kind_of(error: &(dyn Error + 'static)) -> FailureKind {
+    let remote = error.downcast_ref().and_then(facade::Error::remote);
+    match remote {
+        Some(remote) if remote.kind == FaultKind::Unusable => {
+            FailureKind::ChipUnusable(remote.chip_index())
+        }
+        _ => FailureKind::Failed,
     }
 }
 

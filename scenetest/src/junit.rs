@@ -19,7 +19,7 @@ pub(crate) fn xml(report: &SessionReport) -> String {
         "  <testsuite name=\"scenes\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3}\">",
         report.cases.len(),
         count(&["failed", "timed out"]),
-        count(&["crashed", "not run"]),
+        count(&["crashed", "not run", "rewritten"]),
         count(&["skipped"]),
         report.elapsed.as_secs_f64()
     );
@@ -48,10 +48,11 @@ fn case(xml: &mut String, case: &CaseReport) {
                 "<failure type=\"timeout\" message=\"{why}\">{block}</failure>"
             )
         }
-        Outcome::Crashed { .. } | Outcome::NotRun { .. } => {
+        Outcome::Crashed { .. } | Outcome::NotRun { .. } | Outcome::Rewritten { .. } => {
+            let block = escaped(case.crash.as_deref().unwrap_or(""));
             write!(
                 xml,
-                "<error type=\"{}\" message=\"{why}\"/>",
+                "<error type=\"{}\" message=\"{why}\">{block}</error>",
                 case.outcome.kind()
             )
         }

@@ -72,9 +72,8 @@
 //! - Outputs are poisoned before every round, so that the last round's values cannot pass for this one's.
 //!
 //! # What it refuses to do
-//! It never judges by what a scene prints, never runs two cases in one process or on one device, and
-//! does not start with time limits that cannot be kept. Not built yet: golden files, kernels from C++
-//! sources, native stacks in the HUNG block, traces.
+//! It never judges by what a scene prints, never runs two cases in one process or on one device, makes
+//! no golden file that was not asked for, and does not start with time limits that cannot be kept.
 
 #![forbid(unsafe_code)]
 
@@ -86,35 +85,43 @@ mod value;
 mod compare;
 mod context;
 mod failure;
+mod golden;
+mod heat_map;
 mod limits;
+mod png;
+mod safetensors;
 
 mod case_process;
 mod channel;
+mod compile;
+mod heard;
 mod record;
 
 mod args;
+mod disk;
 mod pool;
 mod select;
 
 mod hung;
 mod running;
 mod session;
-mod threads;
 
 mod display;
 mod entry;
 pub mod exit;
 mod junit;
 mod outcome;
+mod trace;
 
 pub use compare::{
     CompareError, Comparison, Difference, FIRST_MAX, Tolerance, compare, compare_all,
 };
 pub use context::{Round, SceneContext};
-pub use entry::main;
+pub use disk::Sources;
+pub use entry::{main, main_of};
 pub use failure::Failure;
 pub use limits::Limits;
-pub use outcome::{CaseReport, Outcome, SessionReport};
+pub use outcome::{CaseReport, Outcome, RoundsTable, SessionReport};
 pub use random::Random;
 pub use scene::{Body, Case, Inputs, Reference, Scene};
 pub use tensor::{HostTensor, TensorError, Tensors};

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::compare::Comparison;
 use crate::exit;
+use crate::record::RoundTime;
 
 /// How a case ended. A selected case has exactly one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -31,6 +32,12 @@ pub enum Outcome {
         /// How it ended.
         cause: String,
     },
+    /// It ran to its end, and its golden file was rewritten, as was asked for: what changed is to be
+    /// looked at, and nothing was proven.
+    Rewritten {
+        /// What changed.
+        changes: String,
+    },
     /// It cannot run here, or was not asked for.
     Skipped {
         /// Why.
@@ -45,11 +52,12 @@ pub enum Outcome {
 
 impl Outcome {
     /// Every kind in the order of a summary, with what reports call it.
-    const KINDS: [&'static str; 6] = [
+    const KINDS: [&'static str; 7] = [
         "passed",
         "failed",
         "timed out",
         "crashed",
+        "rewritten",
         "skipped",
         "not run",
     ];
@@ -61,6 +69,7 @@ impl Outcome {
             Self::Failed { .. } => "failed",
             Self::TimedOut { .. } => "timed out",
             Self::Crashed { .. } => "crashed",
+            Self::Rewritten { .. } => "rewritten",
             Self::Skipped { .. } => "skipped",
             Self::NotRun { .. } => "not run",
         }
@@ -73,6 +82,7 @@ impl Outcome {
             Self::Failed { reason } | Self::Skipped { reason } | Self::NotRun { reason } => reason,
             Self::TimedOut { limit } => limit,
             Self::Crashed { cause } => cause,
+            Self::Rewritten { changes } => changes,
         }
     }
 
@@ -96,10 +106,16 @@ pub struct CaseReport {
     pub devices: Vec<u32>,
     /// How often it was started: 0 if it was not, 2 if a device broke under it.
     pub attempts: u32,
+    /// From the start of the session to that of its process.
+    pub began: Duration,
     /// From the start of its process to the end.
     pub elapsed: Duration,
     /// Nanoseconds of each round.
     pub rounds_ns: Vec<u64>,
+    /// When each round began, in nanoseconds from the start of its process.
+    pub rounds_begin_ns: Vec<u64>,
+    /// Minimum, median and 95th percentile of the rounds, if there was more than one.
+    pub rounds_table: Option<RoundsTable>,
     /// The comparisons of the last round.
     pub comparisons: Vec<Comparison>,
     /// What it printed, bounded.
@@ -108,6 +124,38 @@ pub struct CaseReport {
     pub torn: u64,
     /// Where everything stood when its time was over.
     pub hung: Option<String>,
+    /// The stacks of its processes that crashed.
+    pub crash: Option<String>,
+}
+
+/// How long rounds took, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RoundsTable {
+    /// How many there were.
+    pub rounds: usize,
+    /// The shortest.
+    pub min_ns: u64,
+    /// Half of them took no longer.
+    pub median_ns: u64,
+    /// 95 of 100 took no longer.
+    pub p95_ns: u64,
+}
+
+impl RoundsTable {
+    /// `None` for less than two rounds, which say nothing about a distribution.
+    pub(crate) fn of(ns: &[u64]) -> Option<Self> {
+        let mut sorted = ns.to_vec();
+        sorted.sort_unstable();
+        // The smallest one that so many percent do not exceed.
+        let at = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1];
+        (ns.len() > 1).then(|| Self {
+            rounds: ns.len(),
+            min_ns: sorted[0],
+            median_ns: at(50),
+            p95_ns: at(95),
+        })
+    }
 }
 
 impl CaseReport {
@@ -119,13 +167,23 @@ impl CaseReport {
             leaked: Vec::new(),
             devices: Vec::new(),
             attempts: 0,
+            began: Duration::ZERO,
             elapsed: Duration::ZERO,
             rounds_ns: Vec::new(),
+            rounds_begin_ns: Vec::new(),
+            rounds_table: None,
             comparisons: Vec::new(),
             output: String::new(),
             torn: 0,
             hung: None,
+            crash: None,
         }
+    }
+
+    /// When each round began and how long it took.
+    pub(crate) fn rounds(&self) -> impl Iterator<Item = RoundTime> {
+        let times = self.rounds_begin_ns.iter().zip(&self.rounds_ns);
+        times.map(|(&begin_ns, &ns)| RoundTime { begin_ns, ns })
     }
 }
 
@@ -164,6 +222,8 @@ impl SessionReport {
             exit::FAILED
         } else if any("not run") {
             exit::NOT_RUN
+        } else if any("rewritten") {
+            exit::REWRITTEN
         } else {
             exit::OK
         }

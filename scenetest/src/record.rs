@@ -14,14 +14,23 @@ use crate::compare::Comparison;
 /// Something that happened in a case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Event {
-    /// A round has ended.
-    Round { ns: u64 },
+    /// A round has ended. Its begin counts from the start of the case.
+    Round(RoundTime),
     /// Its outputs were compared.
     Compared { comparisons: Vec<Comparison> },
+    /// A golden file says something else now.
+    Rewritten { changes: String },
     /// The scene found by itself that it is stuck.
     TimeIsOver,
     /// The last event of a case.
     Verdict { verdict: Verdict },
+}
+
+/// When a round began, and how long it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RoundTime {
+    pub(crate) begin_ns: u64,
+    pub(crate) ns: u64,
 }
 
 /// How a case ended, as its own process sees it.

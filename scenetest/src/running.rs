@@ -16,20 +16,25 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use facade::activity::{self, Board};
+use procfork::dump::CrashDesk;
 use procfork::{
-    Bounds, Child, Escalation, ExitCause, ForkOptions, Group, Pid, ProcessInfo, ProcessState, Pump,
-    Reach, Signal, Stream, Termination, descendants,
+    Bounds, Child, Escalation, ForkOptions, Group, Pid, ProcessInfo, ProcessState, Pump, Reach,
+    Signal, Stream, Termination, descendants,
 };
 
-use crate::case_process::{self, code};
+use crate::case_process;
 use crate::channel::Receiver;
-use crate::compare::Comparison;
 use crate::context::Setup;
-use crate::hung::{Stuck, describe};
+use crate::heard::Heard;
+use crate::hung::{Stacks, Stuck};
 use crate::limits::{GRACE, SWEEP};
-use crate::outcome::{CaseReport, Outcome};
-use crate::record::{self, Event, Reporter, Verdict};
+use crate::outcome::{CaseReport, Outcome, RoundsTable};
+use crate::record::{self, Reporter};
 use crate::select::Candidate;
+
+/// How many crashes of a case are read; more would say the same.
+const CRASHES_MAX: u32 = 4;
 
 /// How long what a case started may take to follow it.
 const FOLLOW: Duration = Duration::from_millis(300);
@@ -50,16 +55,13 @@ pub(crate) struct Running {
     receiver: Receiver,
     heard: Heard,
     phase: Phase,
+    /// Where the workers of the case say what they are doing.
+    board: Board,
     hung: Option<(String, String)>,
-}
-
-/// What the case reported until now.
-#[derive(Debug, Default)]
-struct Heard {
-    time_is_over: bool,
-    verdict: Option<Verdict>,
-    rounds_ns: Vec<u64>,
-    comparisons: Vec<Comparison>,
+    /// Where its processes wait when they crash.
+    desk: CrashDesk,
+    crashes: u32,
+    crash: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +91,7 @@ impl Running {
         session_end: Instant,
     ) -> io::Result<Self> {
         let (record, record_writer) = io::pipe()?;
+        let desk = CrashDesk::new()?;
         let (output, output_writer) = io::pipe()?;
         let errors_writer = output_writer.try_clone()?;
         let options = ForkOptions::new(candidate.name.clone())
@@ -96,12 +99,21 @@ impl Running {
             .stream(Stream::Stdin, File::open("/dev/null")?.into())
             .stream(Stream::Stdout, output_writer.into())
             .stream(Stream::Stderr, errors_writer.into())
-            .give(record_writer.into());
+            .give(record_writer.into())
+            .give(desk.descriptor()?);
         let (scene, case) = (candidate.scene.clone(), candidate.case.clone());
         let (devices, limit) = (setup.devices.clone(), case.limits.case);
-        let started = Instant::now();
+        let board = Board::new().map_err(io::Error::other)?;
+        let published = board.clone();
+        let started = setup.started;
+        let bell = desk.bell();
         let child = procfork::fork(options, move |context| {
-            let reporter = Reporter::new(context.fds.into_iter().next().expect("it was given one"));
+            let mut fds = context.fds.into_iter();
+            let mut next = || fds.next().expect("it was given two");
+            let reporter = Reporter::new(next());
+            activity::publish(published);
+            // Without it a crash is reported without its stack.
+            let _ = bell.arm(next());
             case_process::run(&scene, &case, setup, &reporter)
         });
         Ok(Self {
@@ -119,7 +131,11 @@ impl Running {
             phase: Phase::Going {
                 deadline: (started + limit).min(session_end),
             },
+            board,
             hung: None,
+            desk,
+            crashes: 0,
+            crash: None,
         })
     }
 
@@ -133,7 +149,12 @@ impl Running {
         let process = (!ended).then(|| self.child.pidfd());
         let output = (!self.output_ended).then(|| self.output.as_fd());
         let record = (!self.record_ended).then(|| self.record.as_fd());
-        process.into_iter().chain(output).chain(record)
+        let crashes = std::iter::once(self.desk.as_fd());
+        process
+            .into_iter()
+            .chain(output)
+            .chain(record)
+            .chain(crashes)
     }
 
     /// When there is something to do even if no descriptor is ready.
@@ -147,8 +168,9 @@ impl Running {
     }
 
     /// Does what there is to do now; true when it is time to [`finish`](Self::finish).
-    pub(crate) fn advance(&mut self, others: &[Pid]) -> io::Result<bool> {
+    pub(crate) fn advance(&mut self, others: &[Pid], stacks: &mut Stacks) -> io::Result<bool> {
         self.read()?;
+        self.look_at_crashes(stacks)?;
         let now = Instant::now();
         let ended = self.has_ended();
         match self.phase {
@@ -157,8 +179,12 @@ impl Running {
                     until: now + FOLLOW,
                 }
             }
-            Phase::Going { .. } if self.heard.time_is_over => self.time_out("it said so itself"),
-            Phase::Going { deadline } if now >= deadline => self.time_out("its time is over"),
+            Phase::Going { .. } if self.heard.time_is_over => {
+                self.time_out("it said so itself", stacks)
+            }
+            Phase::Going { deadline } if now >= deadline => {
+                self.time_out("its time is over", stacks)
+            }
             Phase::Asked { until } if ended || now >= until => return Ok(true),
             Phase::Going { .. } | Phase::Asked { .. } | Phase::Following { .. } => {}
         }
@@ -168,8 +194,27 @@ impl Running {
         })
     }
 
+    /// Reads the stacks of what crashed, and lets it go on to its end.
+    fn look_at_crashes(&mut self, stacks: &mut Stacks) -> io::Result<()> {
+        while let Some(crash) = self.desk.try_next()? {
+            self.crashes += 1;
+            if self.crashes <= CRASHES_MAX && self.is_of_it(crash.pid) {
+                let text = self.crash.get_or_insert_default();
+                stacks.describe_crash(text, &crash, &self.board);
+            }
+            self.desk.let_go(&crash);
+        }
+        Ok(())
+    }
+
+    /// Whether a process is below this one: what came through a pipe is not trusted.
+    fn is_of_it(&self, pid: Pid) -> bool {
+        let below = || descendants(self.pid()).unwrap_or_default();
+        pid == self.pid() || below().iter().any(|process| process.pid == pid)
+    }
+
     /// Describes where everything stands, and asks the process to end.
-    pub(crate) fn time_out(&mut self, why: &str) {
+    pub(crate) fn time_out(&mut self, why: &str, stacks: &mut Stacks) {
         let elapsed = self.started.elapsed();
         let limit = match self.phase {
             Phase::Going { deadline } => {
@@ -177,16 +222,7 @@ impl Running {
             }
             _ => why.to_owned(),
         };
-        let output = self.output.so_far().to_string();
-        let (name, pid, devices) = (self.name.as_str(), self.pid(), self.devices.as_slice());
-        let block = describe(&Stuck {
-            name,
-            pid,
-            elapsed,
-            limit: &limit,
-            devices,
-            output: &output,
-        });
+        let block = self.describe(elapsed, &limit, stacks);
         self.hung = Some((limit, block));
         // A failure means that it has ended in between, which the next look finds. A stopped
         // process handles nothing before it goes on.
@@ -198,18 +234,21 @@ impl Running {
     }
 
     /// Where everything stands, without ending anything.
-    pub(crate) fn describe_now(&self) -> String {
-        let (name, pid, devices) = (self.name.as_str(), self.pid(), self.devices.as_slice());
-        let (elapsed, output) = (self.started.elapsed(), self.output.so_far().to_string());
-        describe(&Stuck {
-            name,
-            pid,
+    pub(crate) fn describe_now(&self, stacks: &mut Stacks) -> String {
+        let block = self.describe(self.started.elapsed(), "not reached", stacks);
+        block.replacen("HUNG", "STATE", 1)
+    }
+
+    fn describe(&self, elapsed: Duration, limit: &str, stacks: &mut Stacks) -> String {
+        stacks.describe(&Stuck {
+            name: &self.name,
+            pid: self.pid(),
             elapsed,
-            limit: "not reached",
-            devices,
-            output: &output,
+            limit,
+            devices: &self.devices,
+            output: &self.output.so_far().to_string(),
+            board: &self.board,
         })
-        .replacen("HUNG", "STATE", 1)
     }
 
     /// Ends whatever is left, and judges.
@@ -236,18 +275,28 @@ impl Running {
         let (broken, before_first_round) = self.heard.broken();
         let outcome = self.judge(ended);
         let output = self.output.join(deadline)?;
+        let rounds_ns: Vec<u64> = self.heard.rounds.iter().map(|round| round.ns).collect();
         let report = CaseReport {
             name: self.name,
             outcome,
             leaked,
             devices: self.devices,
             attempts: 1,
+            began: Duration::ZERO,
             elapsed: self.started.elapsed(),
-            rounds_ns: self.heard.rounds_ns,
+            rounds_table: RoundsTable::of(&rounds_ns),
+            rounds_begin_ns: self
+                .heard
+                .rounds
+                .iter()
+                .map(|round| round.begin_ns)
+                .collect(),
+            rounds_ns,
             comparisons: self.heard.comparisons,
             output: output.to_string(),
             torn: self.receiver.torn(),
             hung: self.hung.map(|(_, block)| block),
+            crash: self.crash,
         };
         Ok(Finished {
             index: self.index,
@@ -264,7 +313,7 @@ impl Running {
             };
         }
         match ended {
-            Ok(ended) => judge(self.heard.verdict.as_ref(), ended.cause),
+            Ok(ended) => self.heard.judge(ended.cause),
             Err(error) => Outcome::Failed {
                 reason: format!("its end cannot be found out: {error}"),
             },
@@ -330,60 +379,8 @@ impl Running {
     }
 }
 
-impl Heard {
-    fn hear(&mut self, event: Option<Event>) {
-        match event {
-            Some(Event::Round { ns }) => self.rounds_ns.push(ns),
-            Some(Event::Compared { comparisons }) => self.comparisons = comparisons,
-            Some(Event::TimeIsOver) => self.time_is_over = true,
-            Some(Event::Verdict { verdict }) => self.verdict = Some(verdict),
-            None => {}
-        }
-    }
-
-    fn broken(&self) -> (Vec<u32>, bool) {
-        match &self.verdict {
-            Some(Verdict::DeviceUnusable {
-                devices,
-                before_first_round,
-                ..
-            }) => (devices.clone(), *before_first_round),
-            _ => (Vec::new(), false),
-        }
-    }
-}
-
-/// What a verdict and the end of the process come to. A verdict counts only if the process then
-/// ended as one with such a verdict does.
-fn judge(verdict: Option<&Verdict>, cause: ExitCause) -> Outcome {
-    let failed = |reason: String| Outcome::Failed { reason };
-    let Some(exit) = cause.code() else {
-        return Outcome::Crashed {
-            cause: cause.to_string(),
-        };
-    };
-    match verdict {
-        None => failed(format!("its process {cause} without a verdict")),
-        Some(Verdict::Passed) if exit == code::PASSED => Outcome::Passed,
-        Some(Verdict::Passed) => failed(format!("it passed, and then its process {cause}")),
-        Some(Verdict::Failed { reason } | Verdict::DeviceUnusable { reason, .. }) => {
-            failed(reason.clone())
-        }
-        Some(Verdict::Skipped { reason }) => Outcome::Skipped {
-            reason: reason.clone(),
-        },
-        Some(Verdict::Panicked { message }) => failed(format!("panicked {message}")),
-        Some(Verdict::ComparedNothing) => {
-            failed("it compared nothing with its reference".to_owned())
-        }
-    }
-}
-
 fn is_readable(fd: BorrowedFd<'_>) -> io::Result<bool> {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
     Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::Location;
 
-use facade::{Arch, Level, Platform};
+use facade::{Arch, ChipCallable, Level, Platform};
 
 use crate::compare::Tolerance;
 use crate::context::SceneContext;
@@ -52,6 +52,8 @@ pub struct Scene {
     pub(crate) body: Body,
     pub(crate) inputs: Option<Inputs>,
     pub(crate) reference: Option<Reference>,
+    pub(crate) golden: Option<&'static str>,
+    pub(crate) callables: Vec<&'static ChipCallable>,
     pub(crate) tolerances: BTreeMap<String, Tolerance>,
 }
 
@@ -69,6 +71,8 @@ impl Scene {
             body,
             inputs: None,
             reference: None,
+            golden: None,
+            callables: Vec::new(),
             tolerances: BTreeMap::new(),
         }
     }
@@ -109,6 +113,26 @@ impl Scene {
         self
     }
 
+    /// What its outputs are compared with is kept in files in this directory, one for each case:
+    /// `SCENE.CASE.safetensors`. Usually `concat!(env!("CARGO_MANIFEST_DIR"), "/scenes/golden")`.
+    ///
+    /// A missing file is a failure. `--update-golden NAME` writes it: from the reference if the scene
+    /// has one too, else from what came out.
+    #[must_use]
+    pub fn golden(mut self, dir: &'static str) -> Self {
+        self.golden = Some(dir);
+        self
+    }
+
+    /// The chip callables that it registers. Kernels of theirs that have sources are compiled before
+    /// the body runs, several at once, and by the command `compile`; a compiler's refusal is the
+    /// failure of the case.
+    #[must_use]
+    pub fn callables(mut self, callables: impl IntoIterator<Item = &'static ChipCallable>) -> Self {
+        self.callables.extend(callables);
+        self
+    }
+
     /// How far an output may be off; [`Tolerance::EXACT`] for those that are not named.
     #[must_use]
     pub fn tolerance(mut self, output: impl Into<String>, tolerance: Tolerance) -> Self {
@@ -130,6 +154,11 @@ impl Scene {
         }
     }
 
+    /// Whether its outputs are compared with something.
+    pub(crate) fn has_expectation(&self) -> bool {
+        self.reference.is_some() || self.golden.is_some()
+    }
+
     pub(crate) fn tolerance_of(&self, output: &str) -> Tolerance {
         self.tolerances.get(output).copied().unwrap_or_default()
     }
@@ -142,6 +171,7 @@ pub struct Case {
     pub(crate) params: BTreeMap<&'static str, i64>,
     pub(crate) seed: u64,
     pub(crate) manual: bool,
+    pub(crate) step: Option<&'static str>,
     pub(crate) devices: u32,
     pub(crate) limits: Limits,
 }
@@ -155,6 +185,7 @@ impl Case {
             params,
             seed: 0,
             manual: false,
+            step: None,
             devices: 1,
             limits,
         }
@@ -178,6 +209,14 @@ impl Case {
     #[must_use]
     pub fn manual(mut self) -> Self {
         self.manual = true;
+        self
+    }
+
+    /// Run in a step of its own, with `--step NAME`, and skipped otherwise: for cases that take long,
+    /// so that the limits of the common run stay those of a hang.
+    #[must_use]
+    pub fn step(mut self, name: &'static str) -> Self {
+        self.step = Some(name);
         self
     }
 

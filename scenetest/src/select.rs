@@ -26,6 +26,8 @@ pub(crate) struct Candidate<'s> {
 pub(crate) struct Selected<'s> {
     pub(crate) candidate: Candidate<'s>,
     pub(crate) skip: Option<String>,
+    /// Whether its golden file is to be rewritten.
+    pub(crate) update_golden: bool,
 }
 
 /// Scenes or filters that make no session.
@@ -50,7 +52,7 @@ pub(crate) enum SelectError {
         wanted: String,
         hint: String,
     },
-    #[error("select cases: no case is left of {of}; check --level, --skip and --ignored")]
+    #[error("select cases: no case is left of {of}; check --level, --step, --skip and --ignored")]
     NothingLeft { of: usize },
     #[error("read the list of cases {path}")]
     List { path: PathBuf, source: io::Error },
@@ -112,6 +114,7 @@ pub(crate) fn select<'s>(
 ) -> Result<Vec<Selected<'s>>, SelectError> {
     let named = named(&all, args)?;
     let filtered = filtered(&all, args)?;
+    check_step(&all, args)?;
     let total = all.len();
     // Names and filters each restrict; given both, a case may satisfy either.
     let wanted = |candidate: &Candidate<'_>| match (&named, &filtered) {
@@ -130,13 +133,42 @@ pub(crate) fn select<'s>(
                 .as_ref()
                 .is_some_and(|names| names.contains(&candidate.name));
             let skip = reason_to_skip(&candidate, args, by_name);
-            Selected { candidate, skip }
+            Selected {
+                candidate,
+                skip,
+                update_golden: false,
+            }
         })
         .collect();
     match chosen.is_empty() {
         true => Err(SelectError::NothingLeft { of: total }),
         false => Ok(chosen),
     }
+}
+
+/// Marks the cases whose golden files are to be rewritten.
+pub(crate) fn mark_updates(
+    selected: &mut [Selected<'_>],
+    wanted: &[String],
+) -> Result<(), SelectError> {
+    for wanted in wanted {
+        let all: Vec<Candidate<'_>> = selected.iter().map(|s| s.candidate.clone()).collect();
+        let mut found = 0;
+        for one in selected.iter_mut() {
+            let candidate = &one.candidate;
+            let named =
+                wanted == "all" || candidate.name == *wanted || candidate.scene.name == wanted;
+            if named && candidate.scene.golden.is_some() {
+                (found, one.update_golden) = (found + 1, true);
+            }
+        }
+        if found == 0 {
+            let (what, wanted) = ("the selected case with a golden file", wanted.clone());
+            let hint = hint(&all, &wanted);
+            return Err(SelectError::NoMatch { what, wanted, hint });
+        }
+    }
+    Ok(())
 }
 
 /// Checks the time limits of what is selected.
@@ -213,12 +245,35 @@ fn filtered(all: &[Candidate<'_>], args: &Args) -> Result<Option<HashSet<String>
     Ok(Some(names))
 }
 
+/// A step that no case is in matches nothing.
+fn check_step(all: &[Candidate<'_>], args: &Args) -> Result<(), SelectError> {
+    let Some(step) = &args.step else {
+        return Ok(());
+    };
+    let mut known: Vec<&str> = all.iter().filter_map(|c| c.case.step).collect();
+    known.sort_unstable();
+    known.dedup();
+    if known.contains(&step.as_str()) {
+        return Ok(());
+    }
+    Err(SelectError::NoMatch {
+        what: "the step",
+        wanted: step.clone(),
+        hint: format!("there are {known:?}"),
+    })
+}
+
 fn passes(candidate: &Candidate<'_>, args: &Args) -> bool {
     let level = args
         .level
         .is_none_or(|level| level == candidate.scene.level);
     let manual = !args.ignored || candidate.case.manual;
+    let step = args
+        .step
+        .as_deref()
+        .is_none_or(|step| candidate.case.step == Some(step));
     level
+        && step
         && manual
         && !args
             .skip
@@ -230,6 +285,18 @@ fn reason_to_skip(candidate: &Candidate<'_>, args: &Args, by_name: bool) -> Opti
     let asked = args.manual || args.ignored || by_name;
     if candidate.case.manual && !asked {
         return Some("manual: ask for it with --manual or by name".to_owned());
+    }
+    if let Some(step) = candidate
+        .case
+        .step
+        .filter(|_| args.step.is_none() && !by_name)
+    {
+        return Some(format!(
+            "in a step of its own: ask for it with --step {step} or by name"
+        ));
+    }
+    if args.skip_golden && candidate.scene.golden.is_some() {
+        return Some("it has a golden file, and --skip-golden was given".to_owned());
     }
     let platforms = &candidate.scene.platforms;
     if !platforms.contains(&args.platform) {

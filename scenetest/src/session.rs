@@ -17,6 +17,7 @@ use procfork::{Pid, ProcessState, descendants};
 use crate::args::Args;
 use crate::context::Setup;
 use crate::display::Display;
+use crate::hung::Stacks;
 use crate::outcome::{CaseReport, Outcome, SessionReport};
 use crate::pool::Pool;
 use crate::running::{Finished, Running};
@@ -37,6 +38,7 @@ pub(crate) struct Session<'s, 'a> {
     reports: Vec<Option<CaseReport>>,
     attempts: Vec<u32>,
     signals: SignalFd,
+    stacks: Stacks,
     begin: Instant,
     /// Set when no further case is to be started, with the reason.
     stopping: Option<String>,
@@ -71,6 +73,7 @@ impl<'s, 'a> Session<'s, 'a> {
                 &signals,
                 SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
             )?,
+            stacks: Stacks::new(),
             begin: Instant::now(),
             stopping: None,
             interrupted: None,
@@ -177,6 +180,9 @@ impl<'s, 'a> Session<'s, 'a> {
             platform: self.args.platform,
             devices: devices.clone(),
             rounds: self.args.rounds.get(),
+            started: Instant::now(),
+            update_golden: self.selected[index].update_golden,
+            heat_maps: self.args.heat_map.clone(),
         };
         match Running::start(index, candidate, setup, self.session_end()) {
             Ok(running) => self.running.push(running),
@@ -213,7 +219,8 @@ impl<'s, 'a> Session<'s, 'a> {
         while let Some(signal) = self.signals.read_signal()? {
             if signal.ssi_signo == Number::SIGUSR1 as u32 {
                 for running in &self.running {
-                    self.display.block(&running.describe_now())?;
+                    self.display
+                        .block(&running.describe_now(&mut self.stacks))?;
                 }
                 continue;
             }
@@ -223,9 +230,9 @@ impl<'s, 'a> Session<'s, 'a> {
             }
             self.interrupted = Some(name.to_owned());
             self.stop(format!("{name} ended the session"));
-            self.running
-                .iter_mut()
-                .for_each(|running| running.time_out(name));
+            for running in &mut self.running {
+                running.time_out(name, &mut self.stacks);
+            }
         }
         Ok(())
     }
@@ -249,8 +256,11 @@ impl<'s, 'a> Session<'s, 'a> {
         let mut at = 0;
         let before = self.running.len();
         while at < self.running.len() {
-            if self.running[at].advance(&all)? {
-                let finished = self.running.swap_remove(at).finish()?;
+            if self.running[at].advance(&all, &mut self.stacks)? {
+                let running = self.running.swap_remove(at);
+                let began = running.started.saturating_duration_since(self.begin);
+                let mut finished = running.finish()?;
+                finished.report.began = began;
                 self.settle(finished)?;
             } else {
                 at += 1;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use facade::{DType, Element};
 
+use crate::value::Reader;
+
 /// A dense row-major tensor in the memory of this process, of any element type that has a Rust
 /// type.
 ///
@@ -70,6 +72,21 @@ impl HostTensor {
             });
         }
         Self::new(elements, shape)
+    }
+
+    /// From elements as a file has them; `None` when they do not fill the shape.
+    pub(crate) fn from_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Option<Self> {
+        let fits = Self::bytes_of(dtype, shape) == Some(bytes.len());
+        fits.then(|| Self {
+            dtype,
+            shape: shape.to_vec(),
+            bytes: bytes.to_vec(),
+        })
+    }
+
+    /// How many bytes a tensor takes; `None` for a type without a Rust type, or too many.
+    pub(crate) fn bytes_of(dtype: DType, shape: &[usize]) -> Option<usize> {
+        count(shape).ok()?.checked_mul(Reader::of(dtype)?.bytes)
     }
 
     /// All elements zero.

@@ -12,6 +12,7 @@ mod safety;
 mod snippets;
 mod text;
 mod tree;
+mod vendored;
 
 use std::fmt::Write as _;
 
@@ -113,6 +114,7 @@ const RULES: &[Rule] = &[
     text::NO_MARKS,
     text::NO_TRAILING_SPACE,
     text::NO_PERSONAL_PATH,
+    vendored::VENDORED,
 ];
 
 /// Checks all rules: the text to print, and the number of findings.

@@ -139,14 +139,8 @@ impl Executor for ChipWorker {
         let (path, operation, owner) = (self.path.clone(), operation(entry), self.owner);
         let opened = self.opened()?;
         let run = || opened.run(&callable.digest(), args, owner, accept);
-        panics::caught(&path, &operation, run)?.map_err(|error| {
-            let kind = if error.panicked {
-                FaultKind::Panicked
-            } else {
-                FaultKind::Device
-            };
-            RemoteError::new(kind, &path, operation, error.reason)
-        })
+        panics::caught(&path, &operation, run)?
+            .map_err(|error| RemoteError::new(error.kind, &path, operation, error.reason))
     }
 
     fn prepare(
@@ -207,14 +201,14 @@ impl Executor for ChipWorker {
 /// Why a run on the device failed.
 struct Failed {
     reason: String,
-    panicked: bool,
+    kind: FaultKind,
 }
 
 impl Failed {
     fn text(reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
-            panicked: false,
+            kind: FaultKind::Device,
         }
     }
 }
@@ -223,8 +217,17 @@ impl From<device::DeviceError> for Failed {
     fn from(error: device::DeviceError) -> Self {
         Self {
             reason: chain(&error),
-            panicked: is_panic(&error),
+            kind: kind_of(&error),
         }
+    }
+}
+
+fn kind_of(error: &device::DeviceError) -> FaultKind {
+    use device::DeviceError::{Fault, RunTimeout, Timeout, Unusable};
+    match error {
+        Fault { .. } | RunTimeout { .. } | Timeout { .. } | Unusable { .. } => FaultKind::Unusable,
+        error if is_panic(error) => FaultKind::Panicked,
+        _ => FaultKind::Device,
     }
 }
 

@@ -1,8 +1,11 @@
 //! Panics of user code in a child: caught, and told with their place.
 
+use std::backtrace::Backtrace;
 use std::cell::RefCell;
+use std::io::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::activity;
 use crate::control::{FaultKind, RemoteError, panic_message};
 
 thread_local! {
@@ -11,6 +14,7 @@ thread_local! {
 }
 
 /// Replaces the hook that prints a panic: it is logged, the parent gets message and place, and decides what to show.
+/// Where somebody watches from outside the stack goes to standard error too, since nothing else keeps it.
 pub(super) fn remember() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string);
@@ -21,6 +25,11 @@ pub(super) fn remember() {
             panic_message(info.payload())
         );
         PLACE.with(|cell| *cell.borrow_mut() = place);
+        if activity::is_watched() {
+            let stack = Backtrace::force_capture();
+            // Nobody can be told that it failed.
+            let _ = writeln!(io::stderr(), "{info}\n{stack}");
+        }
     }));
 }
 

@@ -22,6 +22,13 @@ fn a_failure_comes_back_as_it_was_and_cut_ones_keep_their_place() {
 }
 
 #[test]
+fn the_chip_of_a_failure_is_known_from_its_path() {
+    let of = |path| RemoteError::new(FaultKind::Unusable, path, "run", "").chip_index();
+    assert_eq!(of("rack/node1/chip12"), Some(12));
+    assert_eq!((of("node/sub3"), of("chip"), of("")), (None, None, None));
+}
+
+#[test]
 fn whatever_a_child_writes_is_a_failure_of_some_kind() {
     for message in ["", "only a path", "\u{1f}\u{1f}\u{1f}"] {
         let failure = mailbox::Failure {

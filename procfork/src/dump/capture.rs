@@ -102,12 +102,23 @@ fn wait_for_stop(traced: &Traced, deadline: Instant) -> Result<Stop, Unreadable>
     }
 }
 
+/// The stack of a thread that told its registers itself.
+///
+/// After an overflow the stack pointer is in what is not mapped below the stack: zeros stand for it.
+pub(super) fn at(pid: Pid, registers: Registers, limits: &Limits) -> Snapshot {
+    let to_page_end = PAGE - registers.sp as usize % PAGE;
+    let gaps = std::iter::once(0).chain((0..GUARD_PAGES).map(|pages| to_page_end + pages * PAGE));
+    let read = |gap: usize| {
+        let start = registers.sp.saturating_add(gap as u64);
+        let stack = stack_bytes(pid, start, limits.stack_bytes.saturating_sub(gap));
+        (!stack.is_empty()).then(|| [vec![0; gap], stack].concat())
+    };
+    let bytes = gaps.into_iter().find_map(read).unwrap_or_default();
+    Snapshot { registers, bytes }
+}
+
 fn copy(pid: Pid, traced: &Traced, limits: &Limits) -> io::Result<Snapshot> {
-    let registers = traced.registers()?;
-    Ok(Snapshot {
-        registers,
-        bytes: stack_bytes(pid, registers.sp, limits.stack_bytes),
-    })
+    Ok(at(pid, traced.registers()?, limits))
 }
 
 /// Memory from an address upwards, until the limit or the end of what is mapped.
@@ -128,6 +139,9 @@ fn stack_bytes(pid: Pid, start: u64, limit: usize) -> Vec<u8> {
     bytes.truncate(filled);
     bytes
 }
+
+/// How far below a stack that is full its pointer is looked for.
+const GUARD_PAGES: usize = 16;
 
 const PAGE: usize = 4096;
 const PIECE: usize = 16 * PAGE;

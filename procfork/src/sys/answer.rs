@@ -249,7 +249,7 @@ fn write_maps(file: RawFd) -> u64 {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn registers_of(context: &libc::ucontext_t) -> Registers {
+pub(super) fn registers_of(context: &libc::ucontext_t) -> Registers {
     let get = |register: i32| context.uc_mcontext.gregs[register as usize].cast_unsigned();
     Registers {
         pc: get(libc::REG_RIP),
@@ -260,7 +260,7 @@ fn registers_of(context: &libc::ucontext_t) -> Registers {
 }
 
 #[cfg(target_arch = "aarch64")]
-fn registers_of(context: &libc::ucontext_t) -> Registers {
+pub(super) fn registers_of(context: &libc::ucontext_t) -> Registers {
     let machine = &context.uc_mcontext;
     Registers {
         pc: machine.pc,

@@ -2,6 +2,7 @@
 
 mod cause;
 mod clean;
+mod crash;
 mod dump;
 mod ending;
 mod fork;
@@ -111,6 +112,11 @@ const TESTS: &[Test] = testing::list![
     sweep::strays_of_many_children_are_swept_in_one_attempt,
     sweep::a_stray_reads_as_a_sentence,
     sweep::descendants_come_breadth_first,
+    crash::a_crash_is_read_where_it_happened_and_ends_the_process_as_before,
+    crash::an_abort_and_a_signal_that_is_sent_are_crashes_without_an_address,
+    crash::an_overflow_of_the_stack_is_read,
+    crash::what_is_forked_from_an_armed_process_reports_too,
+    crash::a_process_that_waits_to_be_read_can_be_killed,
     dump::names_lines_and_inlined_functions_are_shown,
     dump::every_thread_is_shown,
     dump::frames_of_c_code_are_walked_through,

@@ -1,6 +1,6 @@
 //! What test drivers expect of a test program.
 
-use crate::support::{report, run};
+use crate::support::{FIXTURES, Report, program, ran, report, run};
 
 pub(crate) fn the_terse_list_is_what_nextest_reads() {
     let all = run(&["--list", "--format", "terse"]);
@@ -75,8 +75,109 @@ pub(crate) fn exit_codes_are_the_documented_ones() {
     assert_eq!(code(&["--help"]), 0);
 }
 
-pub(crate) fn what_is_not_built_says_so() {
-    let ran = run(&["--case", "passes", "--trace", "file"]);
-    assert_eq!(ran.code, 2);
-    assert_eq!(ran.stderr, "error: --trace: not built yet\n");
+pub(crate) fn a_trace_shows_cases_and_rounds() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("trace.json");
+    let path = file.to_str().expect("a plain path");
+    report(&[
+        "--case",
+        "right",
+        "--case",
+        "two_devices::a",
+        "--rounds",
+        "3",
+        "--trace",
+        path,
+    ]);
+    let trace = std::fs::read_to_string(&file).expect("it was written");
+    let trace: serde_json::Value = serde_json::from_str(&trace).expect("JSON");
+    let spans = trace["traceEvents"].as_array().expect("a list").iter();
+    let mut names: Vec<&str> = spans
+        .filter(|event| event["ph"] == "X")
+        .filter_map(|event| event["name"].as_str())
+        .collect();
+    names.sort_unstable();
+    let expected = [
+        "right::case",
+        "round 0",
+        "round 1",
+        "round 2",
+        "two_devices::a",
+        "two_devices::a",
+    ];
+    assert_eq!(names, expected, "a span for each device");
+}
+
+pub(crate) fn a_wrong_output_of_two_dimensions_has_a_heat_map_on_request() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().to_str().expect("a plain path");
+    let args = ["--case", "two_dimensional", "--heat-map", path, "--json"];
+    let report = Report::of(ran(program(&args).env(FIXTURES, "more")));
+    let case = report.case("two_dimensional::case");
+    let file = dir.path().join("two_dimensional.case.z.png");
+    case.is("failed", &format!("heat map: {}", file.display()));
+    let png = std::fs::read(&file).expect("it was written");
+    assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
+    let without = ran(program(&args[..2]).env(FIXTURES, "more"));
+    assert!(!without.stdout.contains("heat map"), "{}", without.stdout);
+}
+
+pub(crate) fn the_table_of_rounds_has_a_line_for_each_case() {
+    let ran = run(&["--case", "right", "--case", "passes", "--rounds", "20"]);
+    let table: Vec<&str> = ran
+        .stdout
+        .lines()
+        .skip_while(|line| !line.starts_with("case "))
+        .take(2)
+        .collect();
+    let words = |line: &str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        words(table[0]),
+        ["case", "rounds", "min", "us", "median", "us", "p95", "us"]
+    );
+    assert_eq!(words(table[1])[..2], ["right::case", "20"]);
+    let json = report(&["--case", "right", "--rounds", "20"]);
+    let table = &json.case("right::case").0["rounds_table"];
+    let ns = |field: &str| table[field].as_u64().expect("a number");
+    assert!(ns("min_ns") <= ns("median_ns") && ns("median_ns") <= ns("p95_ns"));
+}
+
+/// What cargo-nextest does: lists twice, then runs each test in a process of its own.
+pub(crate) fn nextest_can_list_and_run_every_case() {
+    let list = |more: &[&str]| run(&[&["--list", "--format", "terse"], more].concat()).stdout;
+    let (all, ignored) = (list(&[]), list(&["--ignored"]));
+    assert!(all.lines().any(|line| line == "passes::case: test"));
+    for (name, extra) in [
+        ("passes::case", &[][..]),
+        ("manual_only::manual", &["--ignored"]),
+    ] {
+        let listed = if extra.is_empty() { &all } else { &ignored };
+        assert!(listed.contains(&format!("{name}: test\n")));
+        let ran = run(&[&["--exact", name, "--nocapture"], extra].concat());
+        assert_eq!(ran.code, 0, "{}", ran.stdout);
+        assert!(
+            ran.stdout.contains("1 selected: 1 passed"),
+            "{}",
+            ran.stdout
+        );
+    }
+    assert_eq!(run(&["--exact", "fails::case", "--nocapture"]).code, 1);
+}
+
+/// What `docs/scenes.md` has a new user write is a scene of this repository, which runs with the others.
+pub(crate) fn the_first_scene_of_the_docs_is_one_that_runs() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("it is there");
+    let page = read("../docs/scenes.md");
+    for file in ["scenes/scale.rs", "scenes/scale.cpp"] {
+        assert!(
+            page.contains(&read(file)),
+            "docs/scenes.md has another {file}"
+        );
+    }
+    assert!(read("scenes/main.rs").contains("    scale::scene,\n"));
 }

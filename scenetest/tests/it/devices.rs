@@ -1,6 +1,6 @@
 //! The pool of devices.
 
-use crate::support::report;
+use crate::support::{FIXTURES, Report, program, ran, report};
 
 pub(crate) fn cases_get_distinct_devices_and_as_many_as_they_asked_for() {
     let report = report(&[
@@ -89,4 +89,67 @@ pub(crate) fn a_case_that_met_a_broken_device_runs_once_more_elsewhere() {
     let one = report(&["--case", "meets_device_0_broken", "--device", "0"]);
     one.case("meets_device_0_broken::case")
         .is("not_run", "the pool has 0, and [0] broke");
+}
+
+/// ST-4, DV-5: six cases on two devices.
+pub(crate) fn cases_behind_a_broken_device_run_elsewhere_or_are_said_not_to_have_run() {
+    let run = |devices: &str, broken: &str| {
+        let args = ["--device", devices, "--max-parallel", "1", "--json"];
+        let mut program = program(&args);
+        Report::of(ran(program.env(FIXTURES, "six").env("BROKEN", broken)))
+    };
+    // Devices are given out from the lowest: case three breaks device 0, which four would have had.
+    let two = run("0,1", "none");
+    let outcomes = [
+        ("one", "passed", ""),
+        ("two", "crashed", "SIGSEGV"),
+        ("three", "failed", "it is gone"),
+        ("four", "passed", ""),
+        ("five", "skipped", "there is no such thing"),
+        ("six", "failed", "exited with code 0 without a verdict"),
+    ];
+    for (name, kind, why) in outcomes {
+        let case = two.case(&format!("{name}::case"));
+        case.is(kind, why);
+        assert_eq!(case.0["attempts"], 1, "{name}");
+    }
+    assert_eq!((two.cases().len(), two.code), (6, 1));
+    assert_eq!(two.json["broken_devices"], serde_json::json!([0]));
+    assert_eq!(two.case("four::case").0["devices"], serde_json::json!([1]));
+
+    // Case four finds its device broken before its first round: once more elsewhere, once only.
+    let again = run("0-2", "1");
+    let four = again.case("four::case");
+    four.is("passed", "");
+    assert_eq!(
+        (&four.0["attempts"], &four.0["devices"]),
+        (&2.into(), &serde_json::json!([2]))
+    );
+    assert_eq!(again.json["broken_devices"], serde_json::json!([0, 1]));
+    assert!(
+        again.display.contains("AGAIN four::case on other devices"),
+        "{}",
+        again.display
+    );
+
+    // No other device is left: each of those behind is said not to have run, by name.
+    let one = run("0", "none");
+    for name in ["four", "five", "six"] {
+        one.case(&format!("{name}::case"))
+            .is("not_run", "the pool has 0, and [0] broke");
+    }
+    assert_eq!(one.cases().len(), 6, "each exactly once");
+}
+
+/// ST-6: late peers and starved processors are no hang, and the stuck one beside them is.
+pub(crate) fn a_late_peer_and_a_starved_machine_are_no_hang() {
+    let names = ["late_peer", "eight_on_one_processor", "stuck_beside"];
+    let args: Vec<&str> = names.iter().flat_map(|name| ["--case", *name]).collect();
+    let args = [&args[..], &["--max-parallel", "3", "--json"]].concat();
+    let report = Report::of(ran(program(&args).env(FIXTURES, "more")));
+    report.case("late_peer::case").is("passed", "");
+    report.case("eight_on_one_processor::case").is("passed", "");
+    let stuck = report.case("stuck_beside::case");
+    stuck.is("timed_out", "3.0 s (its time is over)");
+    assert!(stuck.text("hung").contains("stuck_in_this_function"));
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::{FIXTURES, program, ran, report, still_running};
+use crate::support::{FIXTURES, Load, program, ran, report, still_running};
 
 pub(crate) fn a_stuck_grandchild_is_found_and_shown() {
     let report = report(&["--case", "hangs_in_grandchild"]);
@@ -18,8 +18,11 @@ pub(crate) fn a_stuck_grandchild_is_found_and_shown() {
         "{block}"
     );
     assert!(block.contains("descendants=[stuck-child ("), "{block}");
-    assert!(block.contains("process stuck-child ("), "{block}");
-    assert!(block.contains(" `stuck-child` "), "its thread: {block}");
+    assert!(
+        block.contains(" stuck-child: sleeping, read from outside\n    thread "),
+        "{block}"
+    );
+    is_named(block);
     assert!(
         block.contains("| the child is there"),
         "the tail of the output: {block}"
@@ -35,6 +38,94 @@ pub(crate) fn a_stuck_grandchild_is_found_and_shown() {
         .filter_map(|line| line.strip_prefix("START "))
         .collect();
     assert_eq!(starts.last(), Some(&"hangs_in_grandchild::case"));
+}
+
+/// The function in which the grandchild is stuck, as one string, with its file and line.
+#[track_caller]
+fn is_named(block: &str) {
+    let frame = block
+        .lines()
+        .find(|line| line.contains("it::fixtures::stuck_in_this_function"));
+    let frame = frame.unwrap_or_else(|| panic!("no name in {block}"));
+    let (_, place) = frame
+        .split_once(" at ")
+        .unwrap_or_else(|| panic!("no place in {frame}"));
+    let line = place
+        .split_once("tests/it/fixtures.rs:")
+        .map(|(_, line)| line);
+    let line = line.unwrap_or_else(|| panic!("another file in {frame}"));
+    assert!(line.starts_with(|c: char| c.is_ascii_digit()), "{frame}");
+}
+
+/// ST-1. In a release build as well, where it is tried more often: `cargo test --release`.
+pub(crate) fn a_stuck_grandchild_is_named_every_time_under_load() {
+    let load = Load::start(8);
+    let repeats = if cfg!(debug_assertions) { 3 } else { 20 };
+    for nth in 0..repeats {
+        let report = report(&["--case", "hangs_in_grandchild"]);
+        let case = report.case("hangs_in_grandchild::case");
+        case.is("timed_out", "it said so itself");
+        assert!(
+            case.text("hung").contains("descendants=[stuck-child ("),
+            "repeat {nth}"
+        );
+        is_named(case.text("hung"));
+    }
+    drop(load);
+}
+
+pub(crate) fn a_stuck_worker_says_what_it_is_doing() {
+    let report = report(&["--case", "hangs_in_worker"]);
+    let case = report.case("hangs_in_worker::case");
+    let block = case.text("hung");
+    assert!(
+        block.contains("    doing node/sub0: run function `hang`, run 0, for "),
+        "{block}"
+    );
+    assert!(
+        block.contains("    doing node: wait for a submitted run, for "),
+        "{block}"
+    );
+    is_named(block);
+}
+
+pub(crate) fn sigusr1_shows_where_everything_stands_and_ends_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut runner = program(&["--case", "waits_for_a_file", "--json"])
+        .env(FIXTURES, "more")
+        .env("SCENETEST_TEST_DIR", dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut display = BufReader::new(runner.stderr.take().expect("it is piped"));
+    let pid = Pid::from_raw(i32::try_from(runner.id()).expect("a pid"));
+    let mut until = |start: &str| {
+        let mut line = String::new();
+        while !line.starts_with(start) {
+            line.clear();
+            assert_ne!(
+                display.read_line(&mut line).expect("text"),
+                0,
+                "it ended early"
+            );
+        }
+    };
+    until("START waits_for_a_file");
+    for _ in 0..2 {
+        kill(pid, Signal::SIGUSR1).expect("it runs");
+        until("STATE waits_for_a_file::case after ");
+        until("  process ");
+        until("  output, the last ");
+    }
+    std::fs::write(dir.path().join("go"), "").expect("writable");
+    let mut rest = String::new();
+    display.read_to_string(&mut rest).expect("text");
+    let mut json = String::new();
+    let stdout = runner.stdout.as_mut().expect("it is piped");
+    stdout.read_to_string(&mut json).expect("text");
+    assert_eq!(runner.wait().expect("it ends").code(), Some(0), "{rest}");
+    assert!(json.contains("\"kind\": \"passed\""), "{json}");
 }
 
 pub(crate) fn everything_of_a_hung_case_is_gone_afterwards() {

@@ -14,7 +14,9 @@ use nix::sys::signal::{SigSet, Signal, raise};
 use procfork::ForkOptions;
 use scenetest::{Case, Failure, HostTensor, Limits, Scene, SceneContext, Tensors, Tolerance};
 
-type Done = Result<(), Failure>;
+pub(crate) type Done = Result<(), Failure>;
+
+mod more;
 
 /// The set that the variable names.
 pub(crate) fn all() -> Vec<Scene> {
@@ -25,6 +27,8 @@ pub(crate) fn all() -> Vec<Scene> {
             scenes.push(limited(Duration::from_secs(9), Duration::from_secs(8)))
         }
         Ok("hanging") => scenes.push(hanging()),
+        Ok("six") => return six(),
+        Ok("more") => return more::all(),
         Ok("case-over-session") => {
             scenes.push(limited(Duration::from_secs(9), Duration::from_secs(7_200)));
         }
@@ -38,8 +42,35 @@ fn limited(device: Duration, case: Duration) -> Scene {
     Scene::new("limited", |_| Ok(())).case(Case::new("wrong").limits(limits))
 }
 
+/// ST-4: the second crashes after it said that it passes, the third breaks its device, the sixth
+/// says nothing; the others wait behind them.
+fn six() -> Vec<Scene> {
+    let scene = |name, body| Scene::new(name, body).case(Case::new("case"));
+    vec![
+        scene("one", |_| Ok(())),
+        scene("two", |_| {
+            println!("PASS two::case");
+            crash_in_this_function();
+            Ok(())
+        }),
+        scene("three", |cx| {
+            let broken = cx.devices().to_vec();
+            cx.rounds(|_| Err::<(), _>(Failure::device_unusable(broken.clone(), "it is gone")))
+        }),
+        scene("four", |cx| match cx.devices() {
+            // What breaks on the broken device alone, before its first round.
+            [device] if Some(device.to_string()) == std::env::var("BROKEN").ok() => {
+                Err(Failure::device_unusable([*device], "it was broken before"))
+            }
+            _ => Ok(()),
+        }),
+        scene("five", |_| Err(Failure::skip("there is no such thing"))),
+        scene("six", |_| std::process::exit(0)),
+    ]
+}
+
 /// A scene on the host alone, with its one case.
-fn host(name: &'static str, body: fn(&mut SceneContext<'_>) -> Done) -> Scene {
+pub(crate) fn host(name: &'static str, body: fn(&mut SceneContext<'_>) -> Done) -> Scene {
     Scene::new(name, body).case(Case::new("case").devices(0))
 }
 
@@ -69,7 +100,19 @@ fn usual() -> Vec<Scene> {
             Err(Failure::new(format!("{number}")))
         }),
         host("panics", |_| panic!("the panic's message")),
-        host("aborts", |_| std::process::abort()),
+        host("aborts", |_| abort_in_this_function()),
+        host("crashes_in_grandchild", |_| {
+            let child = procfork::fork(ForkOptions::new("crasher"), |_| crash_in_this_function())?;
+            let cause = child.wait(Instant::now() + Duration::from_secs(60))?;
+            Err(Failure::new(format!("the grandchild {cause}")))
+        }),
+        host("panics_in_worker", |cx| {
+            let node = cx.node().sub_workers(1).build()?;
+            let panics = node.register_fn("panics", |_: &facade::Args| panic_in_this_function())?;
+            node.init()?;
+            node.run(|orch| orch.submit_sub(&panics, facade::args().scalar(1_u32)))?;
+            Ok(())
+        }),
         host("skips", |_| {
             Err(Failure::skip("there is no such thing here"))
         }),
@@ -104,6 +147,24 @@ fn usual() -> Vec<Scene> {
             cx.time_is_over();
             child.wait(Instant::now() + Duration::from_secs(600))?;
             Ok(())
+        }),
+        host("hangs_in_worker", |cx| {
+            let node = cx.node().sub_workers(1).build()?;
+            let dir = tempfile::tempdir()?;
+            let (is_there, tells) = (dir.path().join("here"), dir.path().join("here"));
+            let hang = node.register_fn("hang", move |_: &facade::Args| {
+                std::fs::write(&tells, "")?;
+                stuck_in_this_function().map_err(|failure| failure.to_string().into())
+            })?;
+            node.init()?;
+            let submit = |orch: &mut facade::Orchestrator<'_>| {
+                let task = orch.submit_sub(&hang, facade::args().scalar(1_u32));
+                task.map(drop)
+            };
+            let run = node.submit(submit)?;
+            wait_for(&is_there);
+            cx.time_is_over();
+            Ok(run.wait()?)
         }),
         host("hangs_with_full_output", |cx| {
             print_a_megabyte();
@@ -258,6 +319,13 @@ fn with_devices() -> Vec<Scene> {
     ]
 }
 
+/// Until the file is there.
+fn wait_for(file: &std::path::Path) {
+    while !file.exists() {
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// A child in the group of the case, which follows nobody; it has come up when this returns.
 fn stuck_child(before: fn()) -> Result<procfork::Child, Failure> {
     let (mut ready, is_ready) = std::io::pipe()?;
@@ -279,7 +347,22 @@ fn leave_the_group() {
     block_sigterm();
 }
 
-/// Named, so that a stack shows it.
+/// Named, so that a stack shows them.
+#[inline(never)]
+fn crash_in_this_function() {
+    let _ = raise(Signal::SIGSEGV);
+}
+
+#[inline(never)]
+fn abort_in_this_function() -> Done {
+    std::process::abort()
+}
+
+#[inline(never)]
+fn panic_in_this_function() -> facade::TaskResult {
+    panic!("a worker's panic")
+}
+
 #[inline(never)]
 fn stuck_in_this_function() -> Done {
     loop {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{Report, report};
+use crate::support::{Case, Load, Report, report};
 
 /// What every fixture comes to: its kind, a part of its reason, and whether it leaves something.
 const MODEL: &[(&str, &str, &str, bool)] = &[
@@ -16,6 +16,18 @@ const MODEL: &[(&str, &str, &str, bool)] = &[
     ),
     ("panics::case", "failed", "the panic's message", false),
     ("aborts::case", "crashed", "SIGABRT", false),
+    (
+        "crashes_in_grandchild::case",
+        "failed",
+        "the grandchild killed by signal 11 (SIGSEGV)",
+        false,
+    ),
+    (
+        "panics_in_worker::case",
+        "failed",
+        "a worker's panic",
+        false,
+    ),
     (
         "skips::case",
         "skipped",
@@ -43,6 +55,12 @@ const MODEL: &[(&str, &str, &str, bool)] = &[
     ("many_writers::case", "passed", "", false),
     (
         "hangs_in_grandchild::case",
+        "timed_out",
+        "it said so itself",
+        false,
+    ),
+    (
+        "hangs_in_worker::case",
         "timed_out",
         "it said so itself",
         false,
@@ -171,6 +189,97 @@ pub(crate) fn every_fixture_ends_as_the_model_says() {
         kinds["not_run"]
     );
     assert!(report.display.contains(&sums), "{sums}\n{}", report.display);
+}
+
+/// The outcomes that the runner promises, all at once, as one text without times and numbers.
+pub(crate) fn the_report_is_the_model_and_stays_so_under_load() {
+    let names = [
+        "passes",
+        "fails",
+        "panics",
+        "aborts",
+        "crashes_in_grandchild",
+        "panics_in_worker",
+        "hangs_in_grandchild",
+        "hangs_in_worker",
+        "hangs_with_full_output",
+        "ignores_sigterm",
+        "stops_itself",
+        "leaks",
+        "prints_much",
+        "exits_silently",
+        "skips",
+        "nine_devices",
+    ];
+    let args: Vec<&str> = names.iter().flat_map(|name| ["--case", *name]).collect();
+    let args = [&args[..], &["--max-parallel", "8"]].concat();
+    insta::assert_snapshot!("report", settled(&report(&args)));
+    let load = Load::start(8);
+    for _ in 0..repeats() {
+        insta::assert_snapshot!("report", settled(&report(&args)));
+    }
+    drop(load);
+}
+
+/// More by hand: the model was tried with 20.
+fn repeats() -> usize {
+    let wanted = std::env::var("SCENETEST_REPEATS").ok();
+    wanted.and_then(|wanted| wanted.parse().ok()).unwrap_or(1)
+}
+
+/// A report without what differs from run to run.
+fn settled(report: &Report) -> String {
+    let mut text = String::new();
+    for case in report.cases() {
+        let case = Case(case);
+        let name = case.text("name");
+        let why = numbers_hidden(case.why().lines().next().unwrap_or(""));
+        let leaked = numbers_hidden(&case.leaked().join(", "));
+        text += format!("{name}: {} {why}", case.kind()).trim_end();
+        text += &if leaked.is_empty() {
+            String::new()
+        } else {
+            format!(" LEAK {leaked}")
+        };
+        for (field, what) in [("hung", "HUNG block"), ("crash", "stacks of a crash")] {
+            let block = case.text(field).lines().next().unwrap_or("");
+            text += &if block.is_empty() {
+                String::new()
+            } else {
+                format!(" + {what}")
+            };
+        }
+        let bytes = case.text("output").len();
+        text += if bytes > 50_000 {
+            " + bounded output\n"
+        } else {
+            "\n"
+        };
+    }
+    let sums = report
+        .display
+        .lines()
+        .rfind(|line| line.contains(" selected: "));
+    let sums = sums
+        .and_then(|sums| sums.rsplit_once(", in "))
+        .map_or("", |(sums, _)| sums);
+    format!("{text}{sums}\nexit code {}", report.code)
+}
+
+/// Process numbers and lines of files are replaced.
+fn numbers_hidden(text: &str) -> String {
+    let mut hidden = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['(', ':']) {
+        hidden += &rest[..=at];
+        rest = &rest[at + 1..];
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(rest.len());
+        hidden += if digits > 0 { "N" } else { "" };
+        rest = &rest[digits..];
+    }
+    hidden + rest
 }
 
 pub(crate) fn the_first_bad_outcome_stops_the_session_if_asked() {

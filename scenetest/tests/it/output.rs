@@ -62,3 +62,54 @@ pub(crate) fn output_is_shown_when_a_case_does_not_pass() {
     let all = report(&[&names[..], &["--nocapture"]].concat());
     assert!(all.display.contains("the last line"), "unless asked for");
 }
+
+pub(crate) fn a_crash_shows_the_stack_of_the_process_that_crashed() {
+    let names = [
+        "--case",
+        "crashes_in_grandchild",
+        "--case",
+        "aborts",
+        "--case",
+        "crashes_after_pass",
+    ];
+    let report = report(&names);
+    for (name, kind, signal, function) in [
+        (
+            "crashes_in_grandchild",
+            "failed",
+            "SIGSEGV",
+            "crash_in_this_function",
+        ),
+        ("aborts", "crashed", "SIGABRT", "abort_in_this_function"),
+        (
+            "crashes_after_pass",
+            "crashed",
+            "SIGSEGV",
+            "it::fixtures::usual::{{closure}}",
+        ),
+    ] {
+        let case = report.case(&format!("{name}::case"));
+        case.is(kind, signal);
+        let crash = case.text("crash");
+        assert!(
+            crash.starts_with("CRASH ") && crash.contains(&format!("({signal}) in thread ")),
+            "{crash}"
+        );
+        let frame = crash.lines().find(|line| line.contains(function));
+        let frame = frame.unwrap_or_else(|| panic!("no {function} in {crash}"));
+        assert!(frame.contains("tests/it/fixtures.rs:"), "{frame}");
+        assert!(
+            report.display.contains(crash.trim_end()),
+            "{}",
+            report.display
+        );
+    }
+}
+
+pub(crate) fn a_panic_in_a_worker_shows_its_stack() {
+    let report = report(&["--case", "panics_in_worker"]);
+    let case = report.case("panics_in_worker::case");
+    case.is("failed", "a worker's panic");
+    let output = case.text("output");
+    assert!(output.contains("panic_in_this_function"), "{output}");
+}

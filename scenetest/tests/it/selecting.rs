@@ -1,6 +1,6 @@
 //! XT-1, ST-6: what matches nothing is an error, nothing runs twice, limits are checked first.
 
-use crate::support::{FIXTURES, program, ran, report, run};
+use crate::support::{FIXTURES, Report, program, ran, report, run};
 
 #[track_caller]
 fn refused(args: &[&str], code: i32, expected: &str) {
@@ -66,6 +66,28 @@ pub(crate) fn manual_cases_run_only_when_asked_for() {
     assert_eq!(kind(&["--ignored"]), "passed");
     let ignored = report(&["--ignored"]);
     assert_eq!(ignored.cases().len(), 1, "these alone");
+}
+
+pub(crate) fn a_step_of_its_own_is_run_alone_and_only_on_request() {
+    let more = |args: &[&str]| {
+        let args = [args, &["--json"]].concat();
+        Report::of(ran(program(&args).env(FIXTURES, "more")))
+    };
+    let common = more(&["long_one"]);
+    common
+        .case("long_one::long")
+        .is("skipped", "ask for it with --step nightly or by name");
+    common.case("long_one::case").is("passed", "");
+    let nightly = more(&["--step", "nightly"]);
+    nightly.case("long_one::long").is("passed", "");
+    assert_eq!(nightly.cases().len(), 1, "these alone");
+    more(&["--case", "long_one::long"])
+        .case("long_one::long")
+        .is("passed", "");
+    let unknown = ran(program(&["--step", "nightl"]).env(FIXTURES, "more"));
+    assert_eq!(unknown.code, 3);
+    let text = "the step `nightl` matches nothing; there are [\"nightly\"]";
+    assert!(unknown.stderr.contains(text), "{}", unknown.stderr);
 }
 
 pub(crate) fn a_scene_that_is_there_twice_is_an_error() {

@@ -50,17 +50,22 @@ pub(crate) struct Report {
 /// Runs the cases and reads the report.
 #[track_caller]
 pub(crate) fn report(args: &[&str]) -> Report {
-    let ran = run(&[args, &["--json"]].concat());
-    let json = serde_json::from_str(&ran.stdout);
-    let json = json.unwrap_or_else(|error| panic!("{error} in {}\n{}", ran.stdout, ran.stderr));
-    Report {
-        code: ran.code,
-        json,
-        display: ran.stderr,
-    }
+    Report::of(run(&[args, &["--json"]].concat()))
 }
 
 impl Report {
+    /// Of a program that was given `--json`.
+    #[track_caller]
+    pub(crate) fn of(ran: Ran) -> Self {
+        let json = serde_json::from_str(&ran.stdout);
+        let json = json.unwrap_or_else(|error| panic!("{error} in {}\n{}", ran.stdout, ran.stderr));
+        Self {
+            code: ran.code,
+            json,
+            display: ran.stderr,
+        }
+    }
+
     pub(crate) fn cases(&self) -> &[Value] {
         self.json["cases"].as_array().expect("a list")
     }
@@ -87,7 +92,7 @@ impl Case<'_> {
 
     /// The reason, cause or limit; whichever the outcome has.
     pub(crate) fn why(&self) -> &str {
-        let fields = ["reason", "cause", "limit"];
+        let fields = ["reason", "cause", "limit", "changes"];
         fields
             .iter()
             .find_map(|field| self.0["outcome"][field].as_str())
@@ -123,4 +128,36 @@ pub(crate) fn still_running() -> Vec<String> {
     running
         .map(|process| format!("{} ({})", process.name, process.pid))
         .collect()
+}
+
+/// Processes that only use the processors.
+pub(crate) struct Load(Vec<procfork::Child>);
+
+impl Load {
+    pub(crate) fn start(n_processes: usize) -> Self {
+        let busy = |_| {
+            let options = procfork::ForkOptions::new("busy");
+            procfork::fork(options, |_| {
+                loop {
+                    std::hint::spin_loop();
+                }
+                #[expect(unreachable_code, reason = "says what the closure would return")]
+                ()
+            })
+        };
+        let children = (0..n_processes).map(busy).collect::<Result<_, _>>();
+        Self(children.expect("they start"))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        for child in &self.0 {
+            let _ = child.signal(procfork::Signal::KILL);
+        }
+        for child in &self.0 {
+            let _ = child.wait(deadline);
+        }
+    }
 }

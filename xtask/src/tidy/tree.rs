@@ -75,7 +75,7 @@ fn read_dir(root: &Path, dir: &Path, files: &mut Vec<File>) -> Result<(), Error>
             .file_type()
             .map_err(Error::file("examine", entry.path()))?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if kind.is_dir() && !is_skipped(&name) {
+        if kind.is_dir() && !is_skipped(&name) && !is_vendored(&entry.path()) {
             read_dir(root, &entry.path(), files)?;
         } else if kind.is_file() && is_text(&name) {
             files.extend(read_file(root, entry.path())?);
@@ -84,8 +84,13 @@ fn read_dir(root: &Path, dir: &Path, files: &mut Vec<File>) -> Result<(), Error>
     Ok(())
 }
 
-fn is_skipped(dir: &str) -> bool {
+pub(super) fn is_skipped(dir: &str) -> bool {
     SKIPPED_DIRS.contains(&dir) || dir.starts_with("target-")
+}
+
+/// Files of others keep their own form: a directory `vendor` that is no module of ours.
+pub(super) fn is_vendored(dir: &Path) -> bool {
+    dir.file_name().is_some_and(|name| name == "vendor") && !dir.with_extension("rs").is_file()
 }
 
 fn is_text(name: &str) -> bool {

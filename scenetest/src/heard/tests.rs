@@ -6,7 +6,10 @@ use super::*;
 
 #[track_caller]
 fn check(verdict: Option<Verdict>, cause: ExitCause, kind: &str, why: &str) {
-    let outcome = judge(verdict.as_ref(), cause);
+    let mut heard = Heard::default();
+    let event = verdict.map(|verdict| Event::Verdict { verdict });
+    heard.hear(event);
+    let outcome = heard.judge(cause);
     assert_eq!(outcome.kind(), kind, "{outcome:?}");
     assert!(outcome.why().contains(why), "{outcome:?}");
 }
@@ -76,4 +79,19 @@ fn a_verdict_counts_only_with_the_end_that_belongs_to_it() {
         "failed",
         "compared nothing",
     );
+}
+
+#[test]
+fn a_rewritten_golden_file_is_no_pass() {
+    let mut heard = Heard::default();
+    let changes = "what changed".to_owned();
+    heard.hear(Some(Event::Rewritten { changes }));
+    let verdict = Verdict::Passed;
+    heard.hear(Some(Event::Verdict { verdict }));
+    let outcome = heard.judge(ExitCause::Exited(0));
+    assert_eq!(
+        (outcome.kind(), outcome.why()),
+        ("rewritten", "what changed")
+    );
+    assert!(!outcome.is_good());
 }

@@ -1,0 +1,69 @@
+//! When files are rewritten, and what is said about it.
+
+use super::*;
+
+fn z(values: &[f32]) -> Tensors {
+    let tensor = HostTensor::new(values, &[values.len()]).expect("it fits");
+    Tensors::new().with("z", tensor)
+}
+
+#[test]
+fn only_an_explicit_true_value_asks_for_rewriting() {
+    for value in [None, Some(""), Some("0"), Some("false")] {
+        assert!(!asked_by_variable(value).expect("it is clear"), "{value:?}");
+    }
+    for value in ["1", "true"] {
+        assert!(asked_by_variable(Some(value)).expect("it is clear"));
+    }
+    let error = asked_by_variable(Some("yes")).expect_err("it is unclear");
+    assert_eq!(
+        error.to_string(),
+        "SCENETEST_UPDATE_GOLDEN=yes: it is neither true (1, true) nor false (0, false, empty)"
+    );
+}
+
+#[test]
+fn a_ci_host_refuses() {
+    let on = |name: &'static str, value: &'static str| {
+        refuse_on_ci(move |asked| (asked == name).then(|| value.to_owned()))
+    };
+    assert!(on("CI", "true").is_err() && on("GITHUB_ACTIONS", "true").is_err());
+    assert!(on("CI", "false").is_ok() && on("CI", "").is_ok() && on("HOME", "/x").is_ok());
+}
+
+#[test]
+fn a_rewrite_says_what_changed_and_a_second_one_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = path(dir.path().join("golden").to_str().expect("text"), "s", "c");
+    let missing = read(&file, "s::c")
+        .expect_err("it is not there")
+        .to_string();
+    assert!(missing.contains("s.c.safetensors: it is not there; if the outputs are right"));
+
+    let new = rewrite(&file, &z(&[1.0, 2.0])).expect("it is writable");
+    let new = new.expect("it changed");
+    assert!(new.ends_with("a new file\n  + `z` F32 [2]"), "{new}");
+    assert_eq!(rewrite(&file, &z(&[1.0, 2.0])).expect("writable"), None);
+    assert_eq!(read(&file, "s::c").expect("it is there"), z(&[1.0, 2.0]));
+
+    let changed = rewrite(&file, &z(&[1.0, 3.0])).expect("writable");
+    let changed = changed.expect("it changed");
+    assert!(
+        changed.contains("  ~ output `z` [2]: 1 of 2 elements wrong"),
+        "{changed}"
+    );
+    assert!(changed.contains("[1]: 3.0, expected 2.0"), "{changed}");
+
+    let longer = rewrite(&file, &z(&[1.0; 3]))
+        .expect("writable")
+        .expect("changed");
+    assert!(longer.contains("`z` F32 [2] becomes F32 [3]"), "{longer}");
+
+    fs::write(&file, "no such file").expect("writable");
+    let unreadable = read(&file, "s::c").expect_err("it is malformed");
+    assert!(matches!(unreadable, GoldenError::Malformed { .. }));
+    let text = rewrite(&file, &z(&[1.0]))
+        .expect("writable")
+        .expect("changed");
+    assert!(text.contains("the old file was unreadable"), "{text}");
+}
