@@ -174,7 +174,7 @@ impl Allocations {
         (address.0 - base <= bytes).then_some(Allocation { base, bytes })
     }
 
-    fn refuse(
+    pub(crate) fn refuse(
         &self,
         operation: &'static str,
         address: DeviceAddress,

@@ -27,6 +27,7 @@ use crate::error::DeviceError;
 use crate::graph::GraphCounts;
 use crate::platform::{CoreCounts, Platform};
 use crate::trace::TraceEvent;
+use crate::window::Window;
 
 /// An address in the memory of one chip. It says nothing about which chip, and is no host pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -147,6 +148,21 @@ pub trait Chip {
     /// # Errors
     /// [`DeviceError::Address`] before anything is copied.
     fn copy_from(&mut self, to: &mut [u8], from: DeviceAddress) -> Result<(), DeviceError>;
+
+    /// Maps memory that other chips map too. It is used like an allocation, and given back by
+    /// [`Chip::unmap_window`]. Its contents are those of the shared object.
+    ///
+    /// # Errors
+    /// [`DeviceError::Window`] if it cannot be mapped, on the vendor's chips always for now;
+    /// [`DeviceError::OutOfMemory`] if a window of this chip's own does not fit.
+    fn map_window(&mut self, window: &Window<'_>) -> Result<DeviceAddress, DeviceError>;
+
+    /// Unmaps a window by its first address.
+    ///
+    /// # Errors
+    /// [`DeviceError::Address`] if no window begins there, [`DeviceError::InUse`] while a launched
+    /// run names it; nothing is unmapped then.
+    fn unmap_window(&mut self, address: DeviceAddress) -> Result<(), DeviceError>;
 
     /// How the memory is used now.
     ///

@@ -16,6 +16,7 @@ use crate::kernel::{CoreType, Lane};
 use crate::library::LibraryError;
 use crate::platform::Platform;
 use crate::vendor::{MissingLibrary, VendorError, VisibleError};
+use crate::window::WindowProblem;
 
 /// What can go wrong with a chip.
 #[derive(Debug, Error)]
@@ -69,6 +70,16 @@ pub enum DeviceError {
         address: DeviceAddress,
         /// End of the view within the buffer.
         bytes: u64,
+    },
+    /// A window cannot be mapped. Nothing was done.
+    #[error("map a window of {bytes} bytes on chip {chip}: {source}")]
+    Window {
+        /// The chip's number.
+        chip: u32,
+        /// Length of the window.
+        bytes: u64,
+        /// What is in the way.
+        source: WindowProblem,
     },
     /// A chip was used in another process than the one that opened it.
     #[error(
@@ -319,6 +330,12 @@ pub enum AddressProblem {
         /// Its size.
         bytes: u64,
     },
+    /// A window, where an allocation is needed.
+    #[error("it is a window, which is unmapped, not freed")]
+    Window,
+    /// No window begins there.
+    #[error("no window begins there")]
+    NotWindow,
     /// The range wraps round the address space.
     #[error("the range overflows the address space")]
     Overflow,

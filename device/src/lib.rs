@@ -101,6 +101,7 @@ mod sim;
 mod strided;
 mod trace;
 mod vendor;
+mod window;
 
 pub use args::{ChipArgs, CoreArgs, DeviceTensor, ScalarValue, core_args};
 pub use callable::{ChipCallable, Digest, Orchestration};
@@ -121,3 +122,4 @@ pub use process::touched_in;
 pub use sim::{AddressReuse, SimFault, SimOptions, TaskFault};
 pub use trace::{TraceEvent, TraceLane, trace_json};
 pub use vendor::{MissingLibrary, VendorError, VendorOptions, VisibleError};
+pub use window::{WINDOW_ALIGNMENT, Window, WindowProblem, WindowSide, window_stride};

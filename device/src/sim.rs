@@ -10,6 +10,7 @@ mod memory;
 mod options;
 mod task;
 mod tracer;
+mod windows;
 
 pub(crate) use chip::SimChip;
 pub use memory::AddressReuse;

@@ -25,6 +25,7 @@ use crate::platform::{Arch, Platform};
 use crate::process;
 use crate::runs::{Phase, Runs, Slots};
 use crate::trace::TraceEvent;
+use crate::window::Window;
 
 /// More threads than this are of no use to one chip.
 const HOST_THREADS_MAX: usize = 72;
@@ -242,6 +243,18 @@ impl Chip for SimChip {
     fn copy_from(&mut self, to: &mut [u8], from: DeviceAddress) -> Result<(), DeviceError> {
         self.gate.admit_work("copy from the chip")?;
         self.memory.read(to, from)
+    }
+
+    fn map_window(&mut self, window: &Window<'_>) -> Result<DeviceAddress, DeviceError> {
+        self.gate.admit_work("map a window")?;
+        self.memory.map_window(window)
+    }
+
+    fn unmap_window(&mut self, address: DeviceAddress) -> Result<(), DeviceError> {
+        self.gate.admit_work("unmap a window")?;
+        self.runs
+            .refuse_in_use(address, self.memory.allocations())?;
+        self.memory.unmap_window(address)
     }
 
     fn memory(&self) -> Result<MemoryReport, DeviceError> {

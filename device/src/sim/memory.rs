@@ -7,13 +7,14 @@
 //! every chip. So two chips hand out equal addresses, as real ones do, and a program that confuses
 //! them is caught here instead of on hardware. Turning an address into memory is one subtraction,
 //! but only behind a look-up that proves that the whole range lies inside one live allocation
-//! ([`Allocations::resolve`]).
+//! ([`Allocations::resolve`]). Windows (module `windows`) are address ranges behind the arena, with
+//! mappings of their own; they are in the same list of live ranges.
 //!
 //! # Safety
 //!
 //! The `unsafe` here is copies to and from the arena, guards behind allocations, and giving pages
-//! back. Every range comes from [`Allocations::resolve`], which keeps it inside the mapping; the
-//! mapping lives as long as `self`. Bytes of the arena are always initialised (the kernel hands out
+//! back. Every range comes from [`Allocations::resolve`], which keeps it inside the arena or
+//! inside one mapped window; a mapping lives as long as its ranges are in that list. Bytes of the arena are always initialised (the kernel hands out
 //! zeroed pages), and no reference into the arena outlives a call of this file: whoever needs a
 //! slice makes it from [`DeviceMemory::host_pointer`] under its own proof.
 
@@ -29,7 +30,10 @@ use memmap2::{MmapOptions, MmapRaw};
 use crate::allocations::Allocations;
 use crate::chip::{DeviceAddress, MemoryReport};
 use crate::context::CoreTensor;
-use crate::error::DeviceError;
+use crate::error::{AddressProblem, DeviceError};
+use crate::window::{Window, WindowSide};
+
+use super::windows::{self, Windows};
 
 /// Where every simulated chip's memory begins, as seen by programs.
 pub(crate) const BASE: u64 = 0x1240_0000_0000;
@@ -65,6 +69,7 @@ pub(crate) struct DeviceMemory {
     /// Free blocks, base to length; neighbours are always merged.
     free: BTreeMap<u64, u64>,
     live: Allocations,
+    windows: Windows,
     used_bytes: u64,
     /// Where a late-reusing search starts.
     cursor: u64,
@@ -105,6 +110,7 @@ impl DeviceMemory {
             reuse,
             free,
             live,
+            windows: Windows::new(reuse),
             used_bytes: 0,
             cursor: BASE,
             placed,
@@ -115,7 +121,8 @@ impl DeviceMemory {
     pub(crate) fn malloc(&mut self, bytes: u64) -> Result<DeviceAddress, DeviceError> {
         let wanted = bytes.max(1);
         let rounded = block_length(wanted);
-        let block = rounded.and_then(|length| Some((self.find(length)?, length)));
+        let affordable = rounded.filter(|&length| length <= self.free_bytes());
+        let block = affordable.and_then(|length| Some((self.find(length)?, length)));
         let Some((base, length)) = block else {
             return Err(self.out_of_memory(bytes));
         };
@@ -129,6 +136,7 @@ impl DeviceMemory {
 
     /// Frees the allocation that starts at `address`.
     pub(crate) fn free(&mut self, address: DeviceAddress) -> Result<(), DeviceError> {
+        self.refuse_window(address)?;
         let bytes = self.live.revoke(address)?;
         let length = block_length(bytes).expect("it was allocated with this length");
         self.used_bytes -= length;
@@ -144,10 +152,53 @@ impl DeviceMemory {
         self.live.revoke(address).map(drop)
     }
 
-    /// Frees everything and gives all pages back.
+    /// Maps a window; where it begins. Its guard is written once by each side that maps it.
+    pub(crate) fn map_window(&mut self, window: &Window<'_>) -> Result<DeviceAddress, DeviceError> {
+        let chip = self.chip;
+        let bytes = window.bytes;
+        if window.side == WindowSide::Home && bytes > self.free_bytes() {
+            return Err(self.out_of_memory(bytes));
+        }
+        let refused = |source| DeviceError::Window {
+            chip,
+            bytes,
+            source,
+        };
+        let base = self.windows.map(window).map_err(refused)?;
+        self.live.record(base, bytes);
+        self.guard(DeviceAddress(base + bytes)).restore();
+        Ok(DeviceAddress(base))
+    }
+
+    /// Unmaps the window that begins at `address`.
+    pub(crate) fn unmap_window(&mut self, address: DeviceAddress) -> Result<(), DeviceError> {
+        if !self.windows.begins(address.0) {
+            let problem = AddressProblem::NotWindow;
+            return Err(self.live.refuse("unmap", address, 0, problem));
+        }
+        self.live.revoke(address)?;
+        self.windows.unmap(address.0);
+        Ok(())
+    }
+
+    fn refuse_window(&self, address: DeviceAddress) -> Result<(), DeviceError> {
+        if !self.windows.begins(address.0) {
+            return Ok(());
+        }
+        Err(self.live.refuse("free", address, 0, AddressProblem::Window))
+    }
+
+    /// What is neither allocated nor in a window of this chip's own.
+    fn free_bytes(&self) -> u64 {
+        let taken = self.used_bytes + self.windows.home_bytes();
+        (self.arena.len() as u64).saturating_sub(taken)
+    }
+
+    /// Frees everything, unmaps every window, and gives all pages back.
     pub(crate) fn clear(&mut self) {
         let bytes = self.arena.len() as u64;
         self.live.clear();
+        self.windows = Windows::new(self.reuse);
         self.free = BTreeMap::from([(BASE, bytes)]);
         self.used_bytes = 0;
         self.return_pages(BASE, bytes);
@@ -167,6 +218,9 @@ impl DeviceMemory {
 
     /// The host memory behind an address that was found in a live allocation.
     pub(crate) fn host_pointer(&self, address: DeviceAddress) -> *mut u8 {
+        if address.0 >= windows::FIRST {
+            return self.windows.host_pointer(address.0);
+        }
         let offset = (address.0 - BASE) as usize;
         debug_assert!(offset <= self.arena.len(), "{address} was resolved");
         self.arena.as_mut_ptr().wrapping_add(offset)
@@ -199,10 +253,10 @@ impl DeviceMemory {
         let largest = self.free.values().copied().max().unwrap_or(0);
         MemoryReport {
             total_bytes,
-            used_bytes: self.used_bytes,
-            free_bytes: total_bytes - self.used_bytes,
-            largest_block_bytes: largest.saturating_sub(GUARD_BYTES),
-            allocations: self.live.len(),
+            used_bytes: total_bytes - self.free_bytes(),
+            free_bytes: self.free_bytes(),
+            largest_block_bytes: largest.min(self.free_bytes()).saturating_sub(GUARD_BYTES),
+            allocations: self.live.len() - self.windows.len(),
         }
     }
 

@@ -36,7 +36,7 @@ use crate::chip::{
     CallableSlot, Chip, ChipInfo, DeviceAddress, MemoryReport, Progress, RunId, RunReport,
 };
 use crate::compile::KernelCompiler;
-use crate::error::{DeviceError, OrchestrationError, panic_message};
+use crate::error::{AddressProblem, DeviceError, OrchestrationError, panic_message};
 use crate::gate::Gate;
 use crate::open::OpenOptions;
 use crate::orchestrator::ChipOrchestrator;
@@ -44,6 +44,7 @@ use crate::platform::{CoreCounts, Platform};
 use crate::process;
 use crate::runs::{Phase, Runs, Slots};
 use crate::trace::TraceEvent;
+use crate::window::{Window, WindowProblem};
 
 /// How often a probe resets a card at most.
 const RESETS_MAX: u32 = 3;
@@ -308,6 +309,21 @@ impl Chip for VendorChip {
         self.memory.resolve("copy_from", from, to.len() as u64)?;
         let copied = self.acl.copy_from(to, from.0);
         self.noted(copied)
+    }
+
+    fn map_window(&mut self, window: &Window<'_>) -> Result<DeviceAddress, DeviceError> {
+        self.gate.admit_work("map a window")?;
+        Err(DeviceError::Window {
+            chip: self.id(),
+            bytes: window.bytes,
+            source: WindowProblem::NotBuilt,
+        })
+    }
+
+    fn unmap_window(&mut self, address: DeviceAddress) -> Result<(), DeviceError> {
+        self.gate.admit_work("unmap a window")?;
+        let problem = AddressProblem::NotWindow;
+        Err(self.memory.refuse("unmap", address, 0, problem))
     }
 
     fn memory(&self) -> Result<MemoryReport, DeviceError> {

@@ -10,3 +10,4 @@ mod graphs;
 mod kernels;
 mod support;
 mod vendor;
+mod windows;
