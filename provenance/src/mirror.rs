@@ -41,6 +41,20 @@ impl Reservation {
     pub fn record(self, address: u64, bytes: u64) -> Result<DevicePtr, NotRecorded> {
         self.table.record_as(self.ticket, address, bytes)
     }
+
+    /// The memory is mapped as a window: enters it, as [`Table::record_window`] does.
+    ///
+    /// # Errors
+    /// As for [`Table::record_window`].
+    pub fn record_window(
+        self,
+        address: u64,
+        bytes: u64,
+        behind: Option<DevicePtr>,
+    ) -> Result<DevicePtr, NotRecorded> {
+        self.table
+            .record_window_as(self.ticket, address, bytes, behind)
+    }
 }
 
 impl Drop for Reservation {
@@ -96,6 +110,31 @@ impl Table {
         address: u64,
         bytes: u64,
     ) -> Result<DevicePtr, NotRecorded> {
+        self.enter_as(ticket, address, bytes, Role::Allocation, None)
+    }
+
+    /// Enters a window under a name that another table gave it.
+    ///
+    /// # Errors
+    /// As for [`record_window`](Self::record_window), and when the ticket is spent.
+    pub fn record_window_as(
+        &self,
+        ticket: Ticket,
+        address: u64,
+        bytes: u64,
+        behind: Option<DevicePtr>,
+    ) -> Result<DevicePtr, NotRecorded> {
+        self.enter_as(ticket, address, bytes, Role::Window, behind)
+    }
+
+    fn enter_as(
+        &self,
+        ticket: Ticket,
+        base: u64,
+        bytes: u64,
+        role: Role,
+        behind: Option<DevicePtr>,
+    ) -> Result<DevicePtr, NotRecorded> {
         let Ticket {
             worker,
             entry,
@@ -103,18 +142,23 @@ impl Table {
         } = ticket;
         let facts = Facts {
             worker,
-            base: address,
+            base,
             bytes,
-            role: Role::Allocation,
+            role,
         };
         let mut ledger = self.ledger();
-        let entered = ledger.admit(self.slots(), &facts).and_then(|()| {
+        let entered = (|| {
+            ledger.admit(self.slots(), &facts)?;
+            let behind = self.behind(&ledger, behind, bytes)?;
             let slot = self.slots().ensure(entry);
             let spent = |_| RecordCause::Spent { entry, generation };
             slot.word.advance(generation).map_err(spent)?;
             ledger.enter(entry, &facts);
+            if let Some(behind) = behind {
+                ledger.link(entry, behind);
+            }
             Ok(self.publish(slot, entry, facts))
-        });
+        })();
         entered.map_err(|cause| facts.not_recorded(cause))
     }
 }

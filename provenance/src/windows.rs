@@ -1,6 +1,6 @@
 //! Windows: memory of an allocation, shown at some address on its own or another worker.
 
-use crate::error::{Ask, NotRecorded, Operation, RecordCause, Refused};
+use crate::error::{Ask, Cause, NotRecorded, Operation, RecordCause, Refused};
 use crate::ledger::Ledger;
 use crate::ptr::{DevicePtr, Span, WorkerRef};
 use crate::slots::{Facts, Role, Slot};
@@ -29,16 +29,9 @@ impl Table {
             bytes,
             role: Role::Window,
         };
-        let show = Ask::owner(Operation::Show);
         let mut ledger = self.ledger();
         let entered = (|| {
-            let behind = match behind {
-                Some(ptr) => Some(
-                    self.root_in(&ledger, show, ptr.span(bytes))
-                        .map_err(Box::new)?,
-                ),
-                None => None,
-            };
+            let behind = self.behind(&ledger, behind, bytes)?;
             let window = self.enter(&mut ledger, facts)?;
             if let Some(behind) = behind {
                 ledger.link(window.entry, behind);
@@ -66,6 +59,76 @@ impl Table {
             Some(Role::Window) => self.root_in(&self.ledger(), ask, span),
             _ => Ok(span.ptr),
         }
+    }
+
+    /// The root of what a window is to show.
+    pub(crate) fn behind(
+        &self,
+        ledger: &Ledger,
+        behind: Option<DevicePtr>,
+        bytes: u64,
+    ) -> Result<Option<DevicePtr>, RecordCause> {
+        let show = Ask::owner(Operation::Show);
+        let root = behind.map(|ptr| self.root_in(ledger, show, ptr.span(bytes)));
+        Ok(root.transpose().map_err(Box::new)?)
+    }
+
+    /// The same bytes as a worker sees them: unchanged where it owns the handle, else through a
+    /// window of its own that shows them. What comes out is a claim like any other.
+    ///
+    /// # Errors
+    /// When the handle is not worth that range, or the worker has no window on it.
+    ///
+    /// Cost: for the owner a comparison; else the writers' lock, and the windows on that memory.
+    pub fn seen_from(&self, ask: Ask, span: Span) -> Result<Span, Refused> {
+        let owner = span.ptr.worker.id;
+        let Some(worker) = ask.worker.filter(|&worker| worker != owner) else {
+            return Ok(span);
+        };
+        let ledger = self.ledger();
+        let root = self.root_in(&ledger, Ask::owner(ask.operation), span)?;
+        let windows = ledger.shown.get(&root.entry).into_iter().flatten();
+        let mut seen = windows.filter_map(|&window| self.seen_in(&ledger, window, root));
+        seen.find(|ptr| ptr.worker.id == worker && self.covers(ptr.span(span.bytes)))
+            .map(|ptr| ptr.span(span.bytes))
+            .ok_or(Refused {
+                ask,
+                span,
+                cause: Cause::OtherWorker { owner },
+            })
+    }
+
+    /// The numbers of the workers that see a range: its owner, and those with a window on it.
+    ///
+    /// # Errors
+    /// When the handle is not worth that range.
+    ///
+    /// Cost: as for [`seen_from`](Self::seen_from).
+    pub fn viewers(&self, ask: Ask, span: Span) -> Result<Vec<u32>, Refused> {
+        let ledger = self.ledger();
+        let root = self.root_in(&ledger, ask, span)?;
+        let windows = ledger.shown.get(&root.entry).into_iter().flatten();
+        let seen = windows.filter_map(|&window| self.seen_in(&ledger, window, root));
+        let covered = seen.filter(|ptr| self.covers(ptr.span(span.bytes)));
+        let mut workers: Vec<u32> = covered.map(|ptr| ptr.worker.id).collect();
+        workers.push(span.ptr.worker.id);
+        workers.sort_unstable();
+        workers.dedup();
+        Ok(workers)
+    }
+
+    /// A place of a root, in one of the windows that show the root.
+    fn seen_in(&self, ledger: &Ledger, window: u32, root: DevicePtr) -> Option<DevicePtr> {
+        let from = ledger.backing.get(&window)?.offset;
+        let slot = self.slots().at(window)?;
+        let handle = self.handle(window, slot.word.load().generation(), &slot.facts());
+        handle.plus(root.offset.checked_sub(from)?).ok()
+    }
+
+    fn covers(&self, span: Span) -> bool {
+        self.slots()
+            .at(span.ptr.entry)
+            .is_some_and(|slot| slot.covers(span))
     }
 
     fn root_in(&self, ledger: &Ledger, ask: Ask, span: Span) -> Result<DevicePtr, Refused> {

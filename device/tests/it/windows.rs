@@ -94,10 +94,7 @@ fn a_window_is_unmapped_and_not_freed_and_its_end_is_checked() {
         AddressProblem::NotWindow
     );
     chip.unmap_window(base).unwrap();
-    assert_eq!(
-        problem(chip.unmap_window(base)),
-        AddressProblem::NotWindow
-    );
+    assert_eq!(problem(chip.unmap_window(base)), AddressProblem::NotWindow);
     assert_eq!(
         problem(chip.copy_to(base, &[0])),
         AddressProblem::NotAllocated

@@ -1,8 +1,8 @@
 //! Random operations on a table and on a model that is too simple to be wrong: a list of all
 //! memory there ever was, searched from end to end. Every answer must be the same.
 //!
-//! `PROVENANCE_STEPS` sets the number of steps (default 100 000; 1 000 000 in CI, in seconds in
-//! release), `PROVENANCE_SEED` the seed, which a failure prints.
+//! `PROVENANCE_STEPS` sets the number of steps (default 1 000 000, some seconds: this crate is optimised
+//! in test builds too), `PROVENANCE_SEED` the seed, which a failure prints.
 
 use std::collections::HashSet;
 use std::io;
@@ -25,7 +25,7 @@ fn random_operations_agree_with_the_model() {
     };
     let seed = number("PROVENANCE_SEED", 0x5eed_0001);
     let mut world = World::new(seed);
-    for step in 0..number("PROVENANCE_STEPS", 100_000) {
+    for step in 0..number("PROVENANCE_STEPS", 1_000_000) {
         let context = format!("PROVENANCE_SEED={seed}, step {step}");
         world.step(&context);
         if step % 64 == 0 {
@@ -201,7 +201,74 @@ impl World {
             .root(ask, ptr.span(bytes))
             .map_err(|refused| refused.cause);
         assert_eq!(root, wanted.map(|_| self.root(ptr)), "{context}: root");
+        self.see(context, ptr, bytes);
         true
+    }
+
+    /// What a worker sees of a range: the same bytes, through a window of its own.
+    fn see(&mut self, context: &str, ptr: DevicePtr, bytes: u64) {
+        let worker = self.random(WORKERS as u64) as u32;
+        let ask = Ask::on(Operation::Argument, worker);
+        let seen = self.table.seen_from(ask, ptr.span(bytes));
+        let owner = ptr.worker().id;
+        if worker == owner {
+            assert_eq!(seen, Ok(ptr.span(bytes)), "{context}: seen by its owner");
+            return;
+        }
+        let cause = self.expected(Ask::owner(Operation::Argument), ptr, bytes);
+        let viewers = self
+            .table
+            .viewers(Ask::owner(Operation::Argument), ptr.span(bytes));
+        let shown = cause.is_none() && self.sees(worker, self.root(ptr), bytes);
+        match (seen, cause) {
+            (Ok(span), None) => {
+                assert!(shown, "{context}: {span} is no view of {ptr}");
+                assert_eq!(span.ptr.worker().id, worker, "{context}: seen elsewhere");
+                assert_eq!(
+                    self.root(span.ptr),
+                    self.root(ptr),
+                    "{context}: other bytes"
+                );
+                assert_eq!(self.expected(ask, span.ptr, bytes), None, "{context}: seen");
+            }
+            (Err(refused), None) => {
+                assert!(!shown, "{context}: {refused}");
+                assert_eq!(
+                    refused.cause,
+                    Cause::OtherWorker { owner },
+                    "{context}: see"
+                );
+            }
+            (seen, cause) => {
+                assert_eq!(
+                    seen.map_err(|refused| refused.cause).err(),
+                    cause,
+                    "{context}: see"
+                );
+            }
+        }
+        let viewers = viewers.map_err(|refused| refused.cause);
+        match cause {
+            Some(cause) => assert_eq!(viewers, Err(cause), "{context}: viewers"),
+            None => assert_eq!(
+                viewers.is_ok_and(|viewers| viewers.contains(&worker)),
+                shown,
+                "{context}: viewers"
+            ),
+        }
+    }
+
+    /// Whether some live window of the worker shows all of these bytes.
+    fn sees(&self, worker: u32, root: DevicePtr, bytes: u64) -> bool {
+        self.ever.iter().any(|mem| {
+            let shows = mem
+                .behind
+                .filter(|behind| behind.to_base() == root.to_base());
+            let from = shows.and_then(|behind| root.offset().checked_sub(behind.offset()));
+            mem.state == State::Live
+                && mem.ptr.worker().id == worker
+                && from.is_some_and(|from| from + bytes <= mem.bytes)
+        })
     }
 
     fn hold(&mut self, context: &str) -> bool {

@@ -1,6 +1,6 @@
 //! Windows: several views of one memory, each with an extent of its own.
 
-use provenance::{Cause, RecordCause, Role, Table};
+use provenance::{Ask, Cause, Operation, RecordCause, Role, Table};
 
 use crate::fixture::{CHIP0, CHIP1, ask, cause, free, free_ask, record, release_ask};
 
@@ -164,4 +164,62 @@ fn a_window_whose_unmap_failed_is_a_leak_without_bytes() {
     drop(table.revoke(release_ask(), window).expect("released"));
     assert_eq!(cause(table.check(ask(), window.span(1))), Cause::Leaked);
     assert_eq!((table.stats().leaked, table.stats().leaked_bytes), (1, 0));
+}
+
+#[test]
+fn a_worker_sees_the_memory_of_another_through_its_own_window_only() {
+    let table = Table::new();
+    let memory = record(&table, CHIP0, 0x1000, 4096);
+    let home = table
+        .record_window(CHIP0, 0x1000, 4096, Some(memory))
+        .expect("recorded");
+    let second_half = home.plus(2048).expect("inside");
+    let peer = table
+        .record_window(CHIP1, 0x9000, 2048, Some(second_half))
+        .expect("recorded");
+    let on = |worker| Ask::on(Operation::Argument, worker);
+    let inside = home.plus(2050).expect("inside").span(16);
+    assert_eq!(table.seen_from(on(0), inside), Ok(inside));
+    let seen = table.seen_from(on(1), inside).expect("shown");
+    assert_eq!(seen, peer.plus(2).expect("inside").span(16));
+    assert_eq!(table.viewers(ask(), inside), Ok(vec![0, 1]));
+    // What the window does not show in full is not seen.
+    let across = home.plus(2047).expect("inside").span(2);
+    let owner = Cause::OtherWorker { owner: 0 };
+    assert_eq!(cause(table.seen_from(on(1), across)), owner);
+    assert_eq!(table.viewers(ask(), across), Ok(vec![0]));
+    assert_eq!(cause(table.seen_from(on(7), inside)), owner);
+    // A window that is gone shows nothing; memory whose worker is gone is not there.
+    table.revoke(release_ask(), peer).expect("released").freed();
+    assert_eq!(cause(table.seen_from(on(1), inside)), owner);
+    table.worker_lost(CHIP0);
+    let lost = Cause::WorkerLost { worker: CHIP0 };
+    assert_eq!(cause(table.seen_from(on(1), inside)), lost);
+}
+
+#[test]
+fn a_window_can_be_entered_under_a_ticket_and_is_not_freed_under_it() {
+    let (parent, child) = (Table::new(), Table::new());
+    let root = parent.reserve(CHIP0).expect("an entry");
+    let window = parent.reserve(CHIP0).expect("an entry");
+    let ticket = window.ticket();
+    // The child knows the window only.
+    let there = child
+        .record_window_as(ticket, 0x1000, 64, None)
+        .expect("recorded");
+    assert_eq!(cause(child.revoke(free_ask(), there)), Cause::NotAllocation);
+    let memory = root.record(0x1000, 64).expect("recorded");
+    let here = window
+        .record_window(0x1000, 64, Some(memory))
+        .expect("recorded");
+    assert_eq!((here, here.entry()), (there, ticket.entry));
+    assert_eq!(
+        cause(parent.revoke(free_ask(), memory)),
+        Cause::Windows { windows: 1 }
+    );
+    let again = child.record_window_as(ticket, 0x2000, 64, None);
+    assert!(matches!(
+        again.expect_err("spent").cause,
+        RecordCause::Spent { .. }
+    ));
 }
