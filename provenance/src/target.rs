@@ -17,7 +17,8 @@ pub enum Wanted<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoTarget {
-    /// It has no device arguments, and not exactly one worker can take it.
+    /// No device argument decides (windows can be seen by several workers), and not exactly one
+    /// worker can take it.
     #[error(
         "choose a worker: no device argument decides, and the candidates are {candidates:?}; name one"
     )]
@@ -68,6 +69,7 @@ impl Table {
     /// The one worker on which a task with these device arguments can run.
     ///
     /// The same for an explicit and for an open wish, so one buffer has one owner in every key.
+    /// An argument is on every worker that sees it: its owner, and those with a window on it.
     /// To rule out that an argument is freed between this and the dispatch, [`hold`](Self::hold)
     /// the arguments first.
     ///
@@ -75,21 +77,41 @@ impl Table {
     /// When an argument is dead or out of range, arguments are on several workers or not on the
     /// wanted one, or none decides and there is not exactly one candidate.
     pub fn resolve_target(&self, args: &[Span], wanted: Wanted<'_>) -> Result<u32, NoTarget> {
-        let ask = match wanted {
-            Wanted::On(worker) => Ask::on(Operation::Argument, worker),
-            Wanted::Any(_) => Ask::owner(Operation::Argument),
-        };
-        for &arg in args {
-            self.check(ask, arg)?;
+        match wanted {
+            Wanted::On(worker) => {
+                let ask = Ask::on(Operation::Argument, worker);
+                for &arg in args {
+                    self.check(ask, self.seen_from(ask, arg)?)?;
+                }
+                Ok(worker)
+            }
+            Wanted::Any(&[only]) if args.is_empty() => Ok(only),
+            Wanted::Any(several) if args.is_empty() => Err(ambiguous(several)),
+            Wanted::Any(eligible) => self.resolve_open(args, eligible),
         }
-        let owner = sole_owner(args)?;
-        match (wanted, owner) {
-            (Wanted::On(worker), _) => Ok(worker),
-            (Wanted::Any(eligible), Some(arg)) => eligible_owner(arg, eligible),
-            (Wanted::Any(&[only]), None) => Ok(only),
-            (Wanted::Any(several), None) => Err(NoTarget::Ambiguous {
-                candidates: several.to_vec(),
+    }
+
+    /// The one eligible worker that sees all of the arguments.
+    fn resolve_open(&self, args: &[Span], eligible: &[u32]) -> Result<u32, NoTarget> {
+        let ask = Ask::owner(Operation::Argument);
+        let first = args[0];
+        let mut seeing = self.viewers(ask, first)?;
+        for &second in &args[1..] {
+            let viewers = self.viewers(ask, second)?;
+            seeing.retain(|worker| viewers.contains(worker));
+            if seeing.is_empty() {
+                return Err(NoTarget::Split { first, second });
+            }
+        }
+        seeing.retain(|worker| eligible.contains(worker));
+        match *seeing.as_slice() {
+            [worker] => Ok(worker),
+            [] => Err(NoTarget::NotEligible {
+                span: first,
+                owner: first.ptr.worker().id,
+                candidates: eligible.to_vec(),
             }),
+            ref several => Err(ambiguous(several)),
         }
     }
 
@@ -116,27 +138,8 @@ impl Table {
     }
 }
 
-fn sole_owner(args: &[Span]) -> Result<Option<Span>, NoTarget> {
-    let Some((&first, rest)) = args.split_first() else {
-        return Ok(None);
-    };
-    match rest
-        .iter()
-        .find(|arg| arg.ptr.worker() != first.ptr.worker())
-    {
-        Some(&second) => Err(NoTarget::Split { first, second }),
-        None => Ok(Some(first)),
+fn ambiguous(candidates: &[u32]) -> NoTarget {
+    NoTarget::Ambiguous {
+        candidates: candidates.to_vec(),
     }
-}
-
-fn eligible_owner(arg: Span, eligible: &[u32]) -> Result<u32, NoTarget> {
-    let owner = arg.ptr.worker().id;
-    if eligible.contains(&owner) {
-        return Ok(owner);
-    }
-    Err(NoTarget::NotEligible {
-        span: arg,
-        owner,
-        candidates: eligible.to_vec(),
-    })
 }

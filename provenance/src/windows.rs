@@ -73,8 +73,8 @@ impl Table {
         Ok(root.transpose().map_err(Box::new)?)
     }
 
-    /// The same bytes as a worker sees them: unchanged where it owns the handle, else through a
-    /// window of its own that shows them. What comes out is a claim like any other.
+    /// The same bytes as a worker sees them: unchanged where it owns the handle, as the memory
+    /// itself where it owns that, else through a window of its own. What comes out is a claim like any other.
     ///
     /// # Errors
     /// When the handle is not worth that range, or the worker has no window on it.
@@ -87,6 +87,9 @@ impl Table {
         };
         let ledger = self.ledger();
         let root = self.root_in(&ledger, Ask::owner(ask.operation), span)?;
+        if root.worker.id == worker {
+            return Ok(root.span(span.bytes));
+        }
         let windows = ledger.shown.get(&root.entry).into_iter().flatten();
         let mut seen = windows.filter_map(|&window| self.seen_in(&ledger, window, root));
         seen.find(|ptr| ptr.worker.id == worker && self.covers(ptr.span(span.bytes)))
@@ -111,7 +114,7 @@ impl Table {
         let seen = windows.filter_map(|&window| self.seen_in(&ledger, window, root));
         let covered = seen.filter(|ptr| self.covers(ptr.span(span.bytes)));
         let mut workers: Vec<u32> = covered.map(|ptr| ptr.worker.id).collect();
-        workers.push(span.ptr.worker.id);
+        workers.push(root.worker.id);
         workers.sort_unstable();
         workers.dedup();
         Ok(workers)

@@ -260,15 +260,16 @@ impl World {
 
     /// Whether some live window of the worker shows all of these bytes.
     fn sees(&self, worker: u32, root: DevicePtr, bytes: u64) -> bool {
-        self.ever.iter().any(|mem| {
-            let shows = mem
-                .behind
-                .filter(|behind| behind.to_base() == root.to_base());
-            let from = shows.and_then(|behind| root.offset().checked_sub(behind.offset()));
-            mem.state == State::Live
-                && mem.ptr.worker().id == worker
-                && from.is_some_and(|from| from + bytes <= mem.bytes)
-        })
+        root.worker().id == worker
+            || self.ever.iter().any(|mem| {
+                let shows = mem
+                    .behind
+                    .filter(|behind| behind.to_base() == root.to_base());
+                let from = shows.and_then(|behind| root.offset().checked_sub(behind.offset()));
+                mem.state == State::Live
+                    && mem.ptr.worker().id == worker
+                    && from.is_some_and(|from| from + bytes <= mem.bytes)
+            })
     }
 
     fn hold(&mut self, context: &str) -> bool {

@@ -94,3 +94,38 @@ fn members_of_a_group_are_on_distinct_workers() {
         Err(twice)
     );
 }
+
+#[test]
+fn a_window_can_be_used_where_it_is_seen_and_an_open_wish_for_it_is_ambiguous() {
+    let table = Table::new();
+    let memory = record(&table, CHIP0, 0x1000, 4096);
+    let window = table
+        .record_window(CHIP1, 0x9000, 4096, Some(memory))
+        .expect("recorded");
+    let own = record(&table, CHIP1, 0x1000, 4096);
+    let (shown, window, own) = (memory.span(64), window.span(64), own.span(64));
+    for worker in [0, 1] {
+        assert_eq!(
+            table.resolve_target(&[shown], Wanted::On(worker)),
+            Ok(worker)
+        );
+    }
+    let both = NoTarget::Ambiguous {
+        candidates: vec![0, 1],
+    };
+    assert_eq!(
+        table.resolve_target(&[shown], Wanted::Any(&[0, 1, 2])),
+        Err(both)
+    );
+    // What only one worker sees decides for the others.
+    assert_eq!(
+        table.resolve_target(&[shown, own], Wanted::Any(&[0, 1])),
+        Ok(1)
+    );
+    assert_eq!(table.resolve_target(&[shown], Wanted::Any(&[0, 2])), Ok(0));
+    assert_eq!(table.resolve_target(&[window], Wanted::Any(&[1, 2])), Ok(1));
+    assert!(matches!(
+        table.resolve_target(&[shown], Wanted::On(2)),
+        Err(NoTarget::Refused(_))
+    ));
+}
