@@ -30,7 +30,7 @@ use crate::activity;
 use crate::agreement::{Change, Conclusion, Pending};
 use crate::args::Args;
 use crate::callable::{Body, Entry, Registry, WireRegistry};
-use crate::config::{NodeSpec, StartMode, platform_text};
+use crate::config::{DeviceMemoryOptions, NodeSpec, StartMode, platform_text};
 use crate::control::{self, ControlReply, ControlRequest, FaultKind, RemoteError};
 use crate::engine::ParentProbe;
 use crate::logs::Voice;
@@ -49,6 +49,7 @@ pub(crate) enum ChildRole {
         platform: Platform,
         device: u32,
         index: u32,
+        memory: DeviceMemoryOptions,
     },
     /// A worker with a subtree of its own.
     Node(Box<NodeSpec>),
@@ -180,10 +181,11 @@ pub(crate) fn main(
             platform,
             device,
             index,
+            memory,
         } => {
             let registry = Arc::clone(&registry);
             Box::new(chip::ChipWorker::new(
-                &seat, registry, *platform, *device, *index,
+                &seat, registry, *platform, *device, *index, *memory,
             ))
         }
         ChildRole::Node(spec) => {
@@ -385,7 +387,9 @@ impl Child {
                 self.imports.forget(buffer.id());
                 Ok(ControlReply::Done)
             }
-            ControlRequest::CopyTo { buffer, .. } | ControlRequest::CopyFrom { buffer, .. } => {
+            ControlRequest::CopyTo { buffer, .. }
+            | ControlRequest::CopyFrom { buffer, .. }
+            | ControlRequest::MapDomain { buffer, .. } => {
                 let executor = &self.executor;
                 let adopt = |id, segment| executor.adopt(id, segment);
                 let core = self.imports.find(buffer.id(), &adopt).map_err(|reason| {
@@ -398,9 +402,10 @@ impl Child {
                 })?;
                 self.executor.memory(message, Some(&core))
             }
-            ControlRequest::Malloc { .. } | ControlRequest::Free { .. } => {
-                self.executor.memory(message, None)
-            }
+            ControlRequest::Malloc { .. }
+            | ControlRequest::Free { .. }
+            | ControlRequest::UnmapDomain { .. }
+            | ControlRequest::MemoryReport => self.executor.memory(message, None),
         }
     }
 }

@@ -16,9 +16,11 @@ use crate::worker::Worker;
 use self::settings::ProcessSettings;
 
 mod capacity;
+mod device_memory;
 mod settings;
 mod show;
 
+pub(crate) use self::device_memory::DeviceMemoryOptions;
 pub use self::show::Config;
 
 /// Position of a worker in the tree.
@@ -115,6 +117,7 @@ pub(crate) struct NodeSpec {
     pub(crate) limits: Limits,
     pub(crate) mode: StartMode,
     pub(crate) settings: ProcessSettings,
+    pub(crate) device_memory: DeviceMemoryOptions,
 }
 
 /// A platform crosses to a spawned child as the text that command lines use.
@@ -204,6 +207,7 @@ impl NodeSpec {
         self.limits.check_capacity(&name)?;
         let n_chips = self.devices.len() as u32;
         self.settings.check(&name, n_chips, self.sub_workers)?;
+        self.device_memory.check(&name)?;
         self.children.iter().try_for_each(NodeSpec::check)
     }
 
@@ -294,6 +298,7 @@ impl WorkerBuilder {
             limits: Limits::default(),
             mode: StartMode::Auto,
             settings: ProcessSettings::default(),
+            device_memory: DeviceMemoryOptions::default(),
         };
         Self { spec }
     }

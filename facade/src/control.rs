@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agreement::{Change, Conclusion};
 use crate::clock::WireInstant;
+use crate::memory_report::DeviceUsage;
 use crate::tree::TreeNode;
 use crate::wire::WireBuffer;
 
@@ -59,6 +60,15 @@ pub(crate) enum ControlRequest {
         /// The deadline.
         until: WireInstant,
     },
+    /// Map the windows of a domain, which lie in a shared buffer.
+    MapDomain {
+        windows: Vec<WireWindow>,
+        buffer: WireBuffer,
+    },
+    /// Unmap windows of a domain, last first.
+    UnmapDomain { windows: Vec<WireWindow> },
+    /// Tell how the device's memory is used.
+    MemoryReport,
     /// Forget a shared buffer: unmap it, here and below.
     Unmap { buffer: WireBuffer },
 }
@@ -74,6 +84,53 @@ pub(crate) struct DeviceName {
     pub(crate) generation: u32,
 }
 
+impl DeviceName {
+    /// The name of memory that is to come.
+    pub(crate) fn of(ticket: &provenance::Ticket) -> Self {
+        Self {
+            incarnation: ticket.worker.incarnation,
+            entry: ticket.entry,
+            generation: ticket.generation,
+        }
+    }
+}
+
+/// A window of a domain as parent and child name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WireWindow {
+    /// The window on the worker that is asked.
+    pub(crate) name: DeviceName,
+    /// The memory that it shows, which tasks name.
+    pub(crate) root: DeviceName,
+    /// Where it begins in the shared buffer.
+    pub(crate) offset: u64,
+    /// Its length.
+    pub(crate) bytes: u64,
+    /// Whether it is the asked worker's own memory.
+    pub(crate) is_home: bool,
+}
+
+impl ControlRequest {
+    /// What is attempted, for messages.
+    pub(crate) fn operation(&self) -> &'static str {
+        match self {
+            Self::Init { .. } => "start",
+            Self::Malloc { .. } => "allocate device memory",
+            Self::Free { .. } => "free device memory",
+            Self::CopyTo { .. } => "copy to device memory",
+            Self::CopyFrom { .. } => "copy from device memory",
+            Self::MapDomain { .. } => "map the windows of a domain",
+            Self::UnmapDomain { .. } => "unmap the windows of a domain",
+            Self::MemoryReport => "report device memory",
+            Self::Prepare { .. } => "prepare a change of the callables",
+            Self::Conclude(_) => "conclude a change of the callables",
+            Self::Look { .. } => "look how the subtree fares",
+            Self::Respawn { .. } => "start a dead worker again",
+            Self::Unmap { .. } => "unmap a buffer",
+        }
+    }
+}
+
 /// The answer to a [`ControlRequest`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ControlReply {
@@ -81,6 +138,12 @@ pub(crate) enum ControlReply {
     Ready(TreeNode),
     /// Device memory at this address.
     Address(u64),
+    /// Windows at these addresses, in the order in which they were asked for.
+    Addresses(Vec<u64>),
+    /// How the device's memory is used.
+    Memory(DeviceUsage),
+    /// So much cannot be allocated; how the memory is used.
+    OutOfMemory { wanted: u64, usage: DeviceUsage },
     /// Done, with nothing to tell.
     Done,
     /// Not done, for this reason.

@@ -6,29 +6,23 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::Arc;
-use std::time::Instant;
 
-use provenance::{Ask, DevicePtr, Operation, Span, Table};
-use taskgraph::{BufferId, BufferKind, Tensor};
+use provenance::{DevicePtr, Span};
+use taskgraph::Tensor;
 
-use crate::buffer::BufferCore;
-use crate::control::{ControlReply, ControlRequest, DeviceName};
+use crate::desk::Desk;
 use crate::element::Element;
-use crate::engine::{Engine, Job, JobOutcome, LineKind};
 use crate::error::{Error, MemoryError};
+use crate::memory_report::MemoryReport;
+use crate::orchestrator::Orchestrator;
 use crate::started::Started;
-use crate::tree_plan::Plan;
-use crate::wire::WireBuffer;
 use crate::worker::{MEMORY, Worker};
-
-/// The most bytes that one copy moves at a time; longer ones take several steps, and need no more host memory.
-const COPY_BYTES: usize = 8 << 20;
 
 /// `T`s in the memory of one chip: a handle that is cheap to copy and says nothing about being alive.
 pub struct DeviceBuffer<T: Element> {
     ptr: DevicePtr,
     tensor: Tensor,
+    is_window: bool,
     element: PhantomData<T>,
 }
 
@@ -50,6 +44,24 @@ impl<T: Element> std::fmt::Debug for DeviceBuffer<T> {
 }
 
 impl<T: Element> DeviceBuffer<T> {
+    /// A whole allocation.
+    pub(crate) fn new(ptr: DevicePtr, tensor: Tensor) -> Self {
+        Self {
+            ptr,
+            tensor,
+            is_window: false,
+            element: PhantomData,
+        }
+    }
+
+    /// A part of the window of a domain: `tensor` counts from the beginning of the window.
+    pub(crate) fn in_window(ptr: DevicePtr, tensor: Tensor) -> Self {
+        Self {
+            is_window: true,
+            ..Self::new(ptr, tensor)
+        }
+    }
+
     /// The handle of the pointer.
     #[must_use]
     pub fn ptr(&self) -> DevicePtr {
@@ -109,20 +121,25 @@ impl<T: Element> DeviceBuffer<T> {
         self.ptr.span(self.tensor.backing_bytes())
     }
 
-    fn name(&self) -> DeviceName {
-        DeviceName {
-            incarnation: self.ptr.worker().incarnation,
-            entry: self.ptr.entry(),
-            generation: self.ptr.generation(),
-        }
-    }
-
     /// The bytes of this view, for a copy: it must be dense.
-    fn dense_bytes(&self) -> Result<(u64, usize), Error> {
+    pub(crate) fn dense_bytes(&self) -> Result<(u64, usize), MemoryError> {
         if !self.tensor.is_contiguous() {
-            return Err(MemoryError::NotContiguous.into());
+            return Err(MemoryError::NotContiguous);
         }
         Ok((self.tensor.byte_offset(), self.len() * size_of::<T>()))
+    }
+
+    /// The pointer, when this is a whole allocation; a window is the table's to refuse.
+    pub(crate) fn freeable(&self) -> Result<DevicePtr, MemoryError> {
+        let ptr = self.ptr;
+        let whole = self.dense_bytes().is_ok_and(|(offset, bytes)| {
+            offset == 0 && bytes as u64 == self.tensor.backing_bytes()
+        });
+        if whole || self.is_window {
+            Ok(ptr)
+        } else {
+            Err(MemoryError::NotBase { ptr })
+        }
     }
 }
 
@@ -141,264 +158,135 @@ impl Worker {
         n_elements: usize,
     ) -> Result<DeviceBuffer<T>, Error> {
         let _lease = self.lease(&MEMORY)?;
-        let desk = self.desk()?;
-        desk.need_chip("allocate device memory", chip)?;
-        let bytes = (n_elements as u64)
-            .checked_mul(size_of::<T>() as u64)
-            .filter(|&bytes| bytes > 0);
-        let bytes = bytes.ok_or(MemoryError::Size {
-            n_elements,
-            element_bytes: size_of::<T>(),
-        })?;
-        let owner = desk.engine.core().life(chip as usize);
-        let reservation = desk.table().reserve(owner);
-        let reservation = reservation.map_err(|error| desk.protocol(chip, "allocate", &error))?;
-        let ticket = reservation.ticket();
-        let name = DeviceName {
-            incarnation: owner.incarnation,
-            entry: ticket.entry,
-            generation: ticket.generation,
-        };
-        match desk.ask(Job::new(
-            chip as usize,
-            ControlRequest::Malloc { name, bytes },
-        ))? {
-            ControlReply::Address(address) => {
-                let ptr = reservation.record(address, bytes);
-                let ptr = ptr.map_err(|error| desk.protocol(chip, "allocate", &error))?;
-                let id = u64::from(ticket.entry);
-                let buffer =
-                    BufferId::new(owner.incarnation, id, ticket.generation, BufferKind::Device);
-                let tensor = Tensor::contiguous(buffer, T::DTYPE, &[n_elements as u64], bytes);
-                let tensor = tensor.map_err(MemoryError::View)?;
-                Ok(DeviceBuffer {
-                    ptr,
-                    tensor,
-                    element: PhantomData,
-                })
-            }
-            reply => Err(desk.unexpected(chip, "allocate", &reply)),
-        }
+        self.desk()?.malloc(chip, n_elements)
     }
 
     /// Frees an allocation. The handle, and every slice of it, is refused as stale afterwards.
     ///
     /// # Errors
     ///
-    /// [`Error::Memory`]: stale, not ours, not the base, or named by an unfinished task (nothing has changed then); or
-    /// the device refused, and the memory is leaked and dead.
+    /// [`Error::Memory`]: stale, not ours, not the base, a window, or named by an unfinished task (nothing has changed
+    /// then); or the device refused, and the memory is leaked and dead.
     pub fn free<T: Element>(&self, memory: DeviceBuffer<T>) -> Result<(), Error> {
         let _lease = self.lease(&MEMORY)?;
-        let desk = self.desk()?;
-        let ptr = memory.ptr;
-        if memory.dense_bytes()?
-            != (
-                0,
-                usize::try_from(memory.tensor.backing_bytes()).unwrap_or(usize::MAX),
-            )
-        {
-            return Err(MemoryError::NotBase { ptr }.into());
-        }
-        let chip = memory.owner();
-        let request = ControlRequest::Free {
-            name: memory.name(),
-        };
-        let freed = desk
-            .table()
-            .free(Ask::owner(Operation::Free), ptr, |_address| {
-                desk.ask(Job::new(chip as usize, request)).map(drop)
-            });
-        freed.map_err(|error| match error {
-            provenance::FreeError::Refused(refused) => {
-                MemoryError::Refused(Arc::new(refused)).into()
-            }
-            provenance::FreeError::Leaked { source, .. } => MemoryError::Leaked {
-                ptr,
-                reason: crate::control::chain(&source),
-            }
-            .into(),
-            other => desk.protocol(chip, "free", &other),
-        })
+        self.desk()?.free(memory)
     }
 
-    /// Copies `elements` to device memory; the lengths must be equal. Copy a part with [`DeviceBuffer::slice`].
+    /// Frees an allocation as soon as no unfinished task names it: at once, or when the last such run has ended. The handle
+    /// is refused from now on.
     ///
     /// # Errors
     ///
-    /// [`Error::Memory`]; a stale or foreign handle is refused before any device call.
+    /// As [`Worker::free`], except that unfinished tasks are no obstacle.
+    pub fn free_after_runs<T: Element>(&self, memory: DeviceBuffer<T>) -> Result<(), Error> {
+        let _lease = self.lease(&MEMORY)?;
+        self.desk()?.free_after_runs(memory)
+    }
+
+    /// Copies `elements` to device memory; the lengths must be equal. Copy a part with [`DeviceBuffer::slice`], and from a
+    /// shared buffer with its [`view`](crate::Buffer::view).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`]: a stale or foreign handle is refused before any device call, and so is memory that an unfinished
+    /// task reads or writes, since no order between the two is known.
     pub fn copy_to<T: Element>(
         &self,
         memory: DeviceBuffer<T>,
         elements: &[T],
     ) -> Result<(), Error> {
         let _lease = self.lease(&MEMORY)?;
-        let desk = self.desk()?;
-        let (offset, bytes) = desk.check(&memory, elements.len(), "copy")?;
-        let source: &[u8] = bytemuck::cast_slice(elements);
-        desk.held(&memory, Operation::CopyTo, || {
-            let stage = desk.stage(bytes)?;
-            for (idx, chunk) in source.chunks(COPY_BYTES).enumerate() {
-                stage
-                    .segment()
-                    .write_at(0, chunk)
-                    .map_err(|error| desk.protocol(memory.owner(), "copy", &error))?;
-                let request = ControlRequest::CopyTo {
-                    name: memory.name(),
-                    offset: offset + (idx * COPY_BYTES) as u64,
-                    bytes: chunk.len() as u64,
-                    buffer: WireBuffer::new(stage.id(), stage.bytes()),
-                };
-                desk.ask(Job::on_buffer(memory.owner() as usize, request, &stage))?;
-            }
-            Ok(())
-        })
+        self.desk()?.copy_to(memory, elements)
     }
 
     /// Copies device memory into `elements`; the lengths must be equal.
     ///
     /// # Errors
     ///
-    /// As [`Worker::copy_to`].
+    /// As [`Worker::copy_to`], except that tasks which only read are no obstacle.
     pub fn copy_from<T: Element>(
         &self,
         elements: &mut [T],
         memory: DeviceBuffer<T>,
     ) -> Result<(), Error> {
         let _lease = self.lease(&MEMORY)?;
-        let desk = self.desk()?;
-        let (offset, bytes) = desk.check(&memory, elements.len(), "copy")?;
-        let target: &mut [u8] = bytemuck::cast_slice_mut(elements);
-        desk.held(&memory, Operation::CopyFrom, || {
-            let stage = desk.stage(bytes)?;
-            for (idx, chunk) in target.chunks_mut(COPY_BYTES).enumerate() {
-                let request = ControlRequest::CopyFrom {
-                    name: memory.name(),
-                    offset: offset + (idx * COPY_BYTES) as u64,
-                    bytes: chunk.len() as u64,
-                    buffer: WireBuffer::new(stage.id(), stage.bytes()),
-                };
-                desk.ask(Job::on_buffer(memory.owner() as usize, request, &stage))?;
-                stage
-                    .segment()
-                    .read_at(0, chunk)
-                    .map_err(|error| desk.protocol(memory.owner(), "copy", &error))?;
-            }
-            Ok(())
-        })
+        self.desk()?.copy_from(elements, memory)
     }
 
-    fn desk(&self) -> Result<Desk<'_>, Error> {
+    /// How the memory of every chip is used, and how much was copied to and from it. Asks each chip worker, which answers
+    /// between its tasks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::State`] unless the worker is ready; [`Error::Memory`] where a chip worker cannot say.
+    pub fn memory_report(&self) -> Result<MemoryReport, Error> {
+        let _lease = self.lease(&MEMORY)?;
+        self.desk()?.memory_report()
+    }
+
+    pub(crate) fn desk(&self) -> Result<Desk<'_>, Error> {
         let Started { engine, plan, .. } = self.started(MEMORY.name())?;
         Ok(Desk { engine, plan })
     }
 }
 
-/// Where requests about device memory are made.
-struct Desk<'a> {
-    engine: &'a Arc<Engine>,
-    plan: &'a Plan,
-}
-
-impl Desk<'_> {
-    fn table(&self) -> &Table {
-        self.plan.table()
-    }
-
-    fn need_chip(&self, operation: &'static str, index: u32) -> Result<(), MemoryError> {
-        if self.plan.next_level(index) == Some(LineKind::Chip) {
-            return Ok(());
-        }
-        let worker = self.engine.path().to_string();
-        let found = (0..self.plan.n_next_level())
-            .filter(|&i| self.plan.next_level(i) == Some(LineKind::Chip));
-        Err(MemoryError::NoSuchChip {
-            operation,
-            worker,
-            index,
-            found: found.count() as u32,
-        })
-    }
-
-    /// Makes one request and waits for its answer, driving meanwhile.
-    fn ask(&self, job: Arc<Job>) -> Result<ControlReply, Error> {
-        self.engine.post(std::slice::from_ref(&job));
-        self.engine.wait_until(None::<Instant>, &|| job.is_done());
-        match job.outcome() {
-            Some(JobOutcome::Reply(ControlReply::Failed(remote))) => {
-                Err(MemoryError::Remote(remote.clone()).into())
-            }
-            Some(JobOutcome::Reply(reply)) => Ok(reply.clone()),
-            Some(JobOutcome::Died(died)) => Err(MemoryError::WorkerDied(died.clone()).into()),
-            Some(JobOutcome::Protocol(reason)) => {
-                let error = std::io::Error::other(reason.clone());
-                Err(self.protocol(job.line as u32, "ask for device memory", &error))
-            }
-            None => {
-                let error = std::io::Error::other("no answer");
-                Err(self.protocol(job.line as u32, "ask for device memory", &error))
-            }
-        }
-    }
-
-    /// The range of a copy: equal lengths, dense, on a chip.
-    fn check<T: Element>(
-        &self,
-        memory: &DeviceBuffer<T>,
-        elements: usize,
-        operation: &'static str,
-    ) -> Result<(u64, usize), Error> {
-        if elements != memory.len() {
-            return Err(MemoryError::Length {
-                operation,
-                elements,
-                found: memory.len(),
-            }
-            .into());
-        }
-        memory.dense_bytes()
-    }
-
-    /// Calls `copy` while the memory cannot be freed.
-    fn held<T: Element>(
-        &self,
-        memory: &DeviceBuffer<T>,
-        operation: Operation,
-        copy: impl FnOnce() -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let (offset, bytes) = memory.dense_bytes()?;
-        let span = memory
-            .ptr
-            .plus(offset)
-            .map_err(|error| self.protocol(memory.owner(), "copy", &error))?;
-        let held = self
-            .table()
-            .hold(Ask::owner(operation), &[span.span(bytes as u64)]);
-        let _held = held.map_err(|refused| MemoryError::Refused(Arc::new(refused)))?;
-        copy()
-    }
-
-    /// A shared buffer for the steps of a copy.
-    fn stage(&self, bytes: usize) -> Result<Arc<BufferCore>, Error> {
-        Ok(self.engine.create_buffer(bytes.clamp(1, COPY_BYTES))?)
-    }
-
-    fn protocol(
-        &self,
+/// Device memory while a graph is built. Nothing of this is a task: it happens now, not in the order of the tasks, and
+/// what an unfinished task uses is refused.
+impl Orchestrator<'_> {
+    /// As [`Worker::malloc`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Worker::malloc`].
+    pub fn malloc<T: Element>(
+        &mut self,
         chip: u32,
-        operation: &'static str,
-        error: &(dyn std::error::Error + 'static),
-    ) -> Error {
-        let (worker, reason) = (self.plan.path_of(chip), crate::control::chain(error));
-        MemoryError::Protocol {
-            operation,
-            worker,
-            reason,
-        }
-        .into()
+        n_elements: usize,
+    ) -> Result<DeviceBuffer<T>, Error> {
+        self.desk().malloc(chip, n_elements)
     }
 
-    fn unexpected(&self, chip: u32, operation: &'static str, reply: &ControlReply) -> Error {
-        let error = std::io::Error::other(format!("the unexpected answer {reply:?}"));
-        self.protocol(chip, operation, &error)
+    /// As [`Worker::free`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Worker::free`].
+    pub fn free<T: Element>(&mut self, memory: DeviceBuffer<T>) -> Result<(), Error> {
+        self.desk().free(memory)
+    }
+
+    /// As [`Worker::free_after_runs`]: what intermediate memory of a run wants, after its last task was submitted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Worker::free_after_runs`].
+    pub fn free_after_runs<T: Element>(&mut self, memory: DeviceBuffer<T>) -> Result<(), Error> {
+        self.desk().free_after_runs(memory)
+    }
+
+    /// As [`Worker::copy_to`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Worker::copy_to`].
+    pub fn copy_to<T: Element>(
+        &mut self,
+        memory: DeviceBuffer<T>,
+        elements: &[T],
+    ) -> Result<(), Error> {
+        self.desk().copy_to(memory, elements)
+    }
+
+    /// As [`Worker::copy_from`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Worker::copy_from`].
+    pub fn copy_from<T: Element>(
+        &mut self,
+        elements: &mut [T],
+        memory: DeviceBuffer<T>,
+    ) -> Result<(), Error> {
+        self.desk().copy_from(elements, memory)
     }
 }

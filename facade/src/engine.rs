@@ -38,6 +38,7 @@ mod lines;
 mod observer;
 mod pressure;
 mod probe;
+mod reclaim;
 mod rings;
 mod run;
 
@@ -57,7 +58,7 @@ use crate::config::Limits;
 use crate::error::{BufferError, Error, Name, StartCause};
 use crate::logs::Logs;
 
-pub(crate) use self::core::{Core, Hold, Job, JobOutcome, NewTask, Waiting};
+pub(crate) use self::core::{Core, DeviceUse, Hold, Job, JobOutcome, NewTask, Waiting};
 pub(crate) use self::lines::{Line, LineKind, Lines};
 pub(crate) use self::probe::ParentProbe;
 use self::probe::TreeProbe;
@@ -88,6 +89,8 @@ pub(crate) struct Engine {
     detached: Arc<AtomicU32>,
     /// Tasks that have ended so far, for who waits for one to see without core.
     ended: Arc<AtomicU64>,
+    /// Device memory that is being given back, for waiters to see without core.
+    reclaiming: Arc<AtomicU32>,
     background_thread: Mutex<Option<JoinHandle<()>>>,
     stopping: AtomicBool,
     /// Buffers that are gone here and must go below. A lock of its own, never held with another: a buffer can go at any
@@ -129,6 +132,7 @@ impl Engine {
             incarnation,
             doorbell,
             lines: Mutex::default(),
+            reclaiming: core.reclaiming(),
             core: Mutex::new(core),
             detached,
             ended,

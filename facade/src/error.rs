@@ -10,10 +10,12 @@ use crate::control::RemoteError;
 use crate::progress::StartProgress;
 
 mod callable;
+mod domain;
 mod memory;
 mod task;
 
 pub use callable::{AgreeCause, CallableError};
+pub use domain::DomainError;
 pub use memory::{BufferError, MemoryError};
 pub use task::{ArgError, RunError, SubmitError, TaskCause};
 
@@ -48,6 +50,9 @@ pub enum Error {
     /// An operation on device memory failed.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// A domain or a collective over it was refused.
+    #[error(transparent)]
+    Domain(#[from] DomainError),
     /// A close has not finished.
     #[error(transparent)]
     Close(#[from] CloseError),
@@ -232,6 +237,14 @@ pub enum ConfigError {
         index: u32,
         /// How many there are.
         n_children: u32,
+    },
+    /// A budget that holds nothing.
+    #[error(
+        "build worker `{name}`: its chips may use 0 bytes of device memory; leave the budget away for all of it"
+    )]
+    NoDeviceMemory {
+        /// The worker.
+        name: String,
     },
     /// A time limit that cannot be kept.
     #[error(

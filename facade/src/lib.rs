@@ -29,9 +29,10 @@
 //! - **What workers run**: [`ChipCallable`] with its [`Kernel`]s, host functions over [`Args`], orchestrations; each
 //!   registered once and named by a [`Handle`].
 //! - **Runs**: [`Orchestrator`] submits tasks with [`args`] to a [`Target`] ([`on`], [`any`]); [`RunHandle`] waits.
-//! - **Data**: [`Buffer`] and its [`View`]s are shared by every process, [`DeviceBuffer`] lives on one chip.
 //! - **What it does**: [`Worker::stats`], [`Worker::observe`] and [`Worker::take_trace`]; what workers log reaches your
 //!   own `tracing` subscriber.
+//! - **Data**: [`Buffer`] and its [`View`]s are shared by every process, [`DeviceBuffer`] lives on one chip over any number of
+//!   runs, a [`Domain`] is shared by several chips; [`MemoryReport`] says how much there is.
 //! - **What goes wrong**: [`Error`], with the first cause, the worker's path, and the exact end of a process.
 //!
 //! # What it promises
@@ -45,8 +46,7 @@
 //! # What it refuses to do
 //!
 //! It does not fork a process with several threads, and does not carry captured values into a spawned one. What is not built yet says so
-//! when it is called: [`Orchestrator::graph`],
-//! [`Orchestrator::allocate_domain`]. It moves
+//! when it is called: [`Orchestrator::graph`]. It moves
 //! no data between machines. It never touches a device in the process that calls it.
 #![deny(unsafe_code)]
 
@@ -69,8 +69,12 @@ mod run_handle;
 
 mod args;
 mod buffer;
+mod collectives;
+mod desk;
 mod device_memory;
+mod domain;
 mod element;
+mod memory_report;
 mod view;
 
 mod child;
@@ -91,14 +95,18 @@ pub use buffer::{Buffer, View};
 pub use callable::{
     ChipHandle, FunctionHandle, Handle, NextLevel, OrchestrationHandle, TaskResult, kind,
 };
+pub use collectives::{AllReduce, Collectives, Reduce};
 pub use config::{CHILDREN_MAX, Config, Level, StartMode, WorkerBuilder};
 pub use control::{FaultKind, RemoteError};
 pub use device_memory::DeviceBuffer;
+pub use domain::{Domain, NamedBuffer, Symmetric, named};
 pub use element::Element;
 pub use error::{
-    AgreeCause, ArgError, BufferError, CallableError, CloseError, ConfigError, Error, MemoryError,
-    Name, RunError, StartCause, StartError, StateError, SubmitError, TaskCause, WorkerDied,
+    AgreeCause, ArgError, BufferError, CallableError, CloseError, ConfigError, DomainError, Error,
+    MemoryError, Name, RunError, StartCause, StartError, StateError, SubmitError, TaskCause,
+    WorkerDied,
 };
+pub use memory_report::{ChipMemory, DeviceUsage, MemoryReport};
 pub use observe::{Histogram, Observe, Stats, TaskTrace, Trace, WorkerLoad};
 pub use orchestrator::{Orchestrator, Target, TaskHandle, any, on};
 pub use progress::{StartPhase, StartProgress};
@@ -108,9 +116,10 @@ pub use view::{HostView, HostViewMut};
 pub use worker::{Health, Worker};
 
 pub use device::{
-    Arch, ChipArgs, ChipCallable, ChipGraphArgs, ChipOrchestrator, Condition, CoreArgs, CoreTaskId,
-    CoreType, DeviceTensor, Digest, GraphBody, GraphCounts, Kernel, KernelBody, KernelContext,
-    KernelError, KernelSource, Lane, OrchestrationError, Platform, ScalarValue, core_args,
+    AddressReuse, Arch, ChipArgs, ChipCallable, ChipGraphArgs, ChipOrchestrator, Condition,
+    CoreArgs, CoreTaskId, CoreType, DeviceTensor, Digest, GraphBody, GraphCounts, Kernel,
+    KernelBody, KernelContext, KernelError, KernelSource, Lane, OrchestrationError, Platform,
+    ScalarValue, core_args,
 };
 pub use device::{Artefact, CompileError, CompileOptions, KernelCompiler, Origin};
 pub use lifecycle::State;

@@ -16,8 +16,10 @@ use crate::buffer::Use;
 use crate::callable::{
     Callee, ChipHandle, FunctionHandle, NextLevel, OrchestrationHandle, Registry,
 };
+use crate::desk::Desk;
+use crate::domain::DomainCore;
 use crate::element::Element;
-use crate::engine::{Engine, Hold, LineKind, NewTask};
+use crate::engine::{DeviceUse, Engine, Hold, LineKind, NewTask};
 use crate::error::{BufferError, Error, SubmitError, TaskCause, WorkerDied};
 use crate::tree_plan::Plan;
 use crate::wire;
@@ -121,7 +123,7 @@ impl<'e> Orchestrator<'e> {
             _ => Placement::AnyOf(&suited),
         };
         let spec = TaskSpec::new(placement).args(task_args).after(args.order());
-        self.submit(&callee, spec, &[(task_args, backings)])
+        self.submit(&callee, spec, &[(task_args, backings)], &suited)
     }
 
     /// Submits one task that runs on several next-level workers at once, and completes once all have. Member `i` gets
@@ -142,6 +144,7 @@ impl<'e> Orchestrator<'e> {
             &callee,
             Placement::Group(&workers),
             members.iter().map(|(args, _)| args),
+            &workers,
         )
     }
 
@@ -162,7 +165,7 @@ impl<'e> Orchestrator<'e> {
         let spec = TaskSpec::new(Placement::Sub)
             .args(task_args)
             .after(args.order());
-        self.submit(&callee, spec, &[(task_args, backings)])
+        self.submit(&callee, spec, &[(task_args, backings)], &[])
     }
 
     /// Submits one task that runs on as many sub workers at once as there are argument lists, and completes once.
@@ -179,7 +182,7 @@ impl<'e> Orchestrator<'e> {
         self.registry.own(function)?;
         self.need_sub_worker(&callee)?;
         let n_members = u32::try_from(members.len()).unwrap_or(u32::MAX);
-        self.submit_group(&callee, Placement::SubGroup(n_members), members.iter())
+        self.submit_group(&callee, Placement::SubGroup(n_members), members.iter(), &[])
     }
 
     /// Records `body` once per key and replays it.
@@ -200,22 +203,17 @@ impl<'e> Orchestrator<'e> {
         })
     }
 
-    /// Allocates a symmetric memory window on several chips.
-    ///
-    /// # Errors
-    ///
-    /// Always [`Error::NotBuilt`]: pass shared buffers between chips meanwhile.
-    pub fn allocate_domain(
-        &mut self,
-        _name: &str,
-        _chips: &[u32],
-        _bytes: u64,
-    ) -> Result<(), Error> {
-        let instead = "pass shared buffers between chips";
-        Err(Error::NotBuilt {
-            what: "allocate a domain",
-            instead,
-        })
+    /// Where device memory is asked for.
+    pub(crate) fn desk(&self) -> Desk<'_> {
+        Desk {
+            engine: self.engine,
+            plan: self.plan,
+        }
+    }
+
+    /// The run gives the domain back when it ends.
+    pub(crate) fn own(&self, domain: &Arc<DomainCore>) {
+        self.engine.core().own_domain(self.run, domain);
     }
 
     /// The next-level workers that a target names and that execute this kind of callable.
@@ -336,6 +334,7 @@ impl<'e> Orchestrator<'e> {
         callee: &Callee<'_>,
         placement: Placement<'_>,
         members: impl Iterator<Item = &'a ArgList>,
+        workers: &[WorkerId],
     ) -> Result<TaskHandle, Error> {
         let mut all = TaskArgs::new();
         let mut parts: SmallVec<[(&TaskArgs, &[Backing]); 4]> = SmallVec::new();
@@ -357,19 +356,21 @@ impl<'e> Orchestrator<'e> {
             .into());
         }
         let spec = TaskSpec::new(placement).args(&all).after(&order);
-        self.submit(callee, spec, &parts)
+        self.submit(callee, spec, &parts, workers)
     }
 
-    /// The common end of all submits: payloads, holds, the graph.
+    /// The common end of all submits: payloads, holds, the graph. Member `i` runs on `workers[i]`, where that is known:
+    /// it is wherever there is device memory.
     fn submit(
         &self,
         callee: &Callee<'_>,
         spec: TaskSpec<'_>,
         members: &[(&TaskArgs, &[Backing])],
+        workers: &[WorkerId],
     ) -> Result<TaskHandle, Error> {
         let mut payloads = SmallVec::new();
         let mut holds = SmallVec::new();
-        for (args, backings) in members {
+        for (member, (args, backings)) in members.iter().enumerate() {
             let payload = wire::encode(callee.digest, args, |at| backings[at].id());
             if payload.len() > self.plan.payload_max() {
                 let (bytes, limit) = (payload.len(), self.plan.payload_max());
@@ -381,7 +382,7 @@ impl<'e> Orchestrator<'e> {
                 .into());
             }
             payloads.push(payload);
-            self.hold(callee, args, backings, &mut holds)?;
+            self.hold(callee, args, backings, workers.get(member), &mut holds)?;
         }
         let mut task = NewTask {
             spec,
@@ -405,13 +406,22 @@ impl<'e> Orchestrator<'e> {
         callee: &Callee<'_>,
         args: &TaskArgs,
         backings: &[Backing],
+        worker: Option<&WorkerId>,
         holds: &mut SmallVec<[Hold; 3]>,
     ) -> Result<(), Error> {
         let mut spans: SmallVec<[provenance::Span; 3]> = SmallVec::new();
+        let mut uses: SmallVec<[DeviceUse; 3]> = SmallVec::new();
         for (access, backing) in args.accesses().iter().zip(backings) {
             match backing {
                 Backing::Shared(core) => holds.push(Hold::buffer(core, use_of(access))?),
-                Backing::Device(span) => spans.push(*span),
+                Backing::Device(span) => {
+                    spans.push(*span);
+                    uses.push(DeviceUse {
+                        buffer: access.buffer,
+                        bytes: access.view.lo()..access.view.hi(),
+                        how: use_of(access),
+                    });
+                }
             }
         }
         if spans.is_empty() {
@@ -423,17 +433,29 @@ impl<'e> Orchestrator<'e> {
             }
             .into());
         }
-        let ask = provenance::Ask::owner(provenance::Operation::Argument);
-        let held = self
-            .plan
-            .table()
-            .hold(ask, &spans)
-            .map_err(|error| SubmitError::Device {
-                callable: Arc::clone(callee.name),
-                reason: error.to_string(),
-            })?;
-        holds.push(Hold::Device(held));
+        let held = self.hold_on_device(&spans, worker);
+        let held = held.map_err(|error| SubmitError::Device {
+            callable: Arc::clone(callee.name),
+            reason: error.to_string(),
+        })?;
+        holds.push(Hold::Device(held, uses));
         Ok(())
+    }
+
+    /// Keeps device memory alive, in the form in which the worker sees it.
+    fn hold_on_device(
+        &self,
+        spans: &[provenance::Span],
+        worker: Option<&WorkerId>,
+    ) -> Result<provenance::Hold, provenance::Refused> {
+        let argument = provenance::Operation::Argument;
+        let ask = worker.map_or(provenance::Ask::owner(argument), |worker| {
+            provenance::Ask::on(argument, worker.0)
+        });
+        let table = self.plan.table();
+        let seen = spans.iter().map(|&span| table.seen_from(ask, span));
+        let seen: SmallVec<[provenance::Span; 3]> = seen.collect::<Result<_, _>>()?;
+        table.hold(ask, &seen)
     }
 
     fn need_sub_worker(&self, callee: &Callee<'_>) -> Result<(), SubmitError> {

@@ -269,6 +269,7 @@ impl Start<'_> {
                     platform: self.spec.platform,
                     device,
                     index: index as u32,
+                    memory: self.spec.device_memory,
                 }
             }
             LineKind::Node => {

@@ -186,6 +186,11 @@ impl Table {
             .collect()
     }
 
+    /// Whether [`due`](Self::due) has something to give.
+    pub fn has_due(&self) -> bool {
+        !self.ledger().due.is_empty()
+    }
+
     /// The life of a worker is over: all of its memory is gone, and every window on it.
     ///
     /// Uses that are going on end as they can; nothing of it can be used again, and nothing is

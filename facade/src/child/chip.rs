@@ -15,14 +15,14 @@ use device::{
 };
 use hashbrown::HashMap;
 use mailbox::Segment;
-use provenance::{Ask, DevicePtr, Operation, Table, Ticket, WorkerRef};
+use provenance::{Ask, DevicePtr, Operation, Table, WorkerRef};
 use taskgraph::{BufferId, Tag, Tensor};
 
 use crate::agreement::Change;
 use crate::args::Args;
 use crate::buffer::BufferCore;
 use crate::callable::{Body, Entry, Registry};
-use crate::config::Level;
+use crate::config::{DeviceMemoryOptions, Level};
 use crate::control::{ControlReply, ControlRequest, DeviceName, FaultKind, RemoteError, chain};
 use crate::engine::Engine;
 use crate::progress::{Board, StartPhase};
@@ -32,6 +32,10 @@ use crate::view::Grant;
 use super::staging::{self, Runs};
 use super::{Executor, Seat, operation, panics, wrong_kind};
 
+mod memory;
+
+use self::memory::Traffic;
+
 /// Staging memory that is kept for later tasks, at most so many bytes.
 const STAGING_KEPT_BYTES: u64 = 256 << 20;
 
@@ -40,6 +44,7 @@ pub(super) struct ChipWorker {
     registry: Arc<Registry>,
     platform: Platform,
     device: u32,
+    memory: DeviceMemoryOptions,
     owner: WorkerRef,
     opened: Option<Opened>,
 }
@@ -51,6 +56,11 @@ struct Opened {
     table: Table,
     named: HashMap<DeviceName, DevicePtr>,
     staging: Staging,
+    /// The most bytes that allocations and windows of this chip may take.
+    budget: Option<u64>,
+    /// What windows of this chip's own memory take.
+    home_window_bytes: u64,
+    traffic: Traffic,
 }
 
 impl ChipWorker {
@@ -60,12 +70,14 @@ impl ChipWorker {
         platform: Platform,
         device: u32,
         index: u32,
+        memory: DeviceMemoryOptions,
     ) -> Self {
         Self {
             path: seat.path.clone(),
             registry,
             platform,
             device,
+            memory,
             owner: WorkerRef {
                 id: index,
                 incarnation: seat.incarnation,
@@ -80,7 +92,7 @@ impl ChipWorker {
 
     fn open(&self, board: &Board) -> Result<Opened, RemoteError> {
         let what = format!("open device {} of platform {}", self.device, self.platform);
-        let opened = device::open(self.platform, self.device, &device::OpenOptions::default());
+        let opened = device::open(self.platform, self.device, &self.memory.open_options());
         let mut chip = opened.map_err(|error| self.failed(&what, &error))?;
         board.note(StartPhase::DeviceOpen);
         let mut slots = HashMap::new();
@@ -98,6 +110,9 @@ impl ChipWorker {
             table,
             named,
             staging,
+            budget: self.memory.budget,
+            home_window_bytes: 0,
+            traffic: Traffic::default(),
         })
     }
 
@@ -181,7 +196,7 @@ impl Executor for ChipWorker {
         let (path, owner) = (self.path.clone(), self.owner);
         let served = self.opened()?.memory(request, buffer, owner);
         served.map_err(|reason| {
-            RemoteError::new(FaultKind::Device, path, "use device memory", reason)
+            RemoteError::new(FaultKind::Device, path, request.operation(), reason)
         })
     }
 
@@ -316,6 +331,7 @@ impl Opened {
         args: ChipArgs,
         accept: &mut dyn FnMut(),
     ) -> Result<(), Failed> {
+        self.traffic.runs += 1;
         let run = self.chip.prepare(slot, args)?;
         if let Err(error) = self.chip.launch(run) {
             self.chip.finalize(run)?;
@@ -358,6 +374,7 @@ impl Opened {
             let to = DeviceAddress(address.0 + (idx * runs.run_bytes) as u64);
             let chip = &mut *self.chip;
             let copied = grant.with_bytes(start, runs.run_bytes, |bytes| chip.copy_to(to, bytes));
+            self.traffic.copied_to(runs.run_bytes);
             copied.ok_or_else(|| Failed::text("the argument is not mapped"))??;
         }
         Ok(())
@@ -374,128 +391,11 @@ impl Opened {
             let chip = &mut *self.chip;
             let copied =
                 grant.with_bytes_mut(start, runs.run_bytes, |bytes| chip.copy_from(bytes, from));
+            self.traffic.copied_from(runs.run_bytes);
             copied.ok_or_else(|| Failed::text("the argument is not mapped for writing"))??;
         }
         Ok(())
     }
-
-    fn memory(
-        &mut self,
-        request: &ControlRequest,
-        buffer: Option<&BufferCore>,
-        owner: WorkerRef,
-    ) -> Result<ControlReply, String> {
-        match *request {
-            ControlRequest::Malloc { name, bytes } => self.malloc(name, bytes, owner),
-            ControlRequest::Free { name } => self.free(&name, owner),
-            ControlRequest::CopyTo {
-                name,
-                offset,
-                bytes,
-                ..
-            } => {
-                let (buffer, len) = whole(buffer, bytes)?;
-                let address = self.checked(&name, offset, bytes, Operation::CopyTo, owner)?;
-                let mut data = vec![0; len];
-                buffer
-                    .segment()
-                    .read_at(0, &mut data)
-                    .map_err(|error| chain(&error))?;
-                self.chip
-                    .copy_to(address, &data)
-                    .map_err(|error| chain(&error))?;
-                Ok(ControlReply::Done)
-            }
-            ControlRequest::CopyFrom {
-                name,
-                offset,
-                bytes,
-                ..
-            } => {
-                let (buffer, len) = whole(buffer, bytes)?;
-                let address = self.checked(&name, offset, bytes, Operation::CopyFrom, owner)?;
-                let mut data = vec![0; len];
-                self.chip
-                    .copy_from(&mut data, address)
-                    .map_err(|error| chain(&error))?;
-                buffer
-                    .segment()
-                    .write_at(0, &data)
-                    .map_err(|error| chain(&error))?;
-                Ok(ControlReply::Done)
-            }
-            _ => Err("no request about device memory".to_owned()),
-        }
-    }
-
-    fn malloc(
-        &mut self,
-        name: DeviceName,
-        bytes: u64,
-        owner: WorkerRef,
-    ) -> Result<ControlReply, String> {
-        let address = self.chip.malloc(bytes).map_err(|error| chain(&error))?;
-        let ticket = Ticket {
-            worker: owner,
-            entry: name.entry,
-            generation: name.generation,
-        };
-        let alive = name.incarnation == owner.incarnation;
-        let recorded = alive.then(|| self.table.record_as(ticket, address.0, bytes));
-        match recorded {
-            Some(Ok(ptr)) => {
-                self.named.insert(name, ptr);
-                Ok(ControlReply::Address(address.0))
-            }
-            refused => {
-                let reason = refused.map(|refused| refused.map_err(|error| chain(&error)));
-                self.chip.free(address).map_err(|error| chain(&error))?;
-                Err(format!("the allocation has no valid name: {reason:?}"))
-            }
-        }
-    }
-
-    fn free(&mut self, name: &DeviceName, owner: WorkerRef) -> Result<ControlReply, String> {
-        let ptr = *self
-            .named
-            .get(name)
-            .ok_or("it is not alive on this device")?;
-        let (table, chip) = (&self.table, &mut *self.chip);
-        let ask = Ask::on(Operation::Free, owner.id);
-        let freed = table.free(ask, ptr, |address| chip.free(DeviceAddress(address)));
-        self.named.remove(name);
-        freed
-            .map(|()| ControlReply::Done)
-            .map_err(|error| chain(&error))
-    }
-
-    fn checked(
-        &self,
-        name: &DeviceName,
-        offset: u64,
-        bytes: u64,
-        operation: Operation,
-        owner: WorkerRef,
-    ) -> Result<DeviceAddress, String> {
-        let ptr = self
-            .named
-            .get(name)
-            .ok_or("it is not alive on this device")?;
-        let span = ptr.plus(offset).map_err(|error| chain(&error))?.span(bytes);
-        let address = self.table.check(Ask::on(operation, owner.id), span);
-        address.map(DeviceAddress).map_err(|error| chain(&error))
-    }
-}
-
-/// The buffer of a copy, and the length, when the buffer holds as much.
-fn whole(buffer: Option<&BufferCore>, bytes: u64) -> Result<(&BufferCore, usize), String> {
-    let buffer = buffer.ok_or("the request names no buffer")?;
-    if bytes > buffer.bytes() {
-        return Err(format!("{bytes} bytes are more than {} holds", buffer.id()));
-    }
-    usize::try_from(bytes)
-        .map(|len| (buffer, len))
-        .map_err(|error| error.to_string())
 }
 
 /// Device memory for arguments of tasks, kept by size, since a graph's tasks use the same sizes again and again.

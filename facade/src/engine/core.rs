@@ -1,16 +1,18 @@
 //! What the lock `core` guards: the graph, what it knows nothing of (payloads, buffers, errors), and control jobs.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use device::Digest;
 use hashbrown::HashMap;
+use parking_lot::Mutex;
 use provenance::{Table, WorkerRef};
 use smallvec::SmallVec;
 use taskgraph::{
-    Dispatch, Effect, Failure, RunId, RunOutcome, RunStatus, Scheduler, TaskEnd, TaskId, TaskSpec,
-    WorkerId,
+    BufferId, Dispatch, Effect, Failure, RunId, RunOutcome, RunStatus, Scheduler, TaskEnd, TaskId,
+    TaskSpec, WorkerId,
 };
 use tracing::Span;
 use tracing::field::Empty;
@@ -21,6 +23,7 @@ use crate::error::{Name, RunError, TaskCause, WorkerDied};
 use crate::wire::{self, Payload};
 
 use super::observer::Observer;
+use super::reclaim::Reclaim;
 use super::run::RunCell;
 
 /// A task to be submitted: what the graph is told, and what it is not.
@@ -51,7 +54,16 @@ pub(crate) enum Hold {
     Device(
         #[expect(dead_code, reason = "held, never looked at: dropping it ends the use")]
         provenance::Hold,
+        SmallVec<[DeviceUse; 3]>,
     ),
+}
+
+/// What a task does to which bytes of device memory.
+#[derive(Debug, Clone)]
+pub(crate) struct DeviceUse {
+    pub(crate) buffer: BufferId,
+    pub(crate) bytes: Range<u64>,
+    pub(crate) how: Use,
 }
 
 impl Hold {
@@ -93,13 +105,26 @@ pub(crate) struct TaskFailure {
 }
 
 /// A control request to one child, and the place of its answer.
-#[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) line: usize,
     pub(crate) request: ControlRequest,
     /// The buffer that the request names, whose descriptor must go first.
     pub(crate) buffer: Option<Arc<BufferCore>>,
     outcome: OnceLock<JobOutcome>,
+    after: Mutex<Option<After>>,
+}
+
+/// What is done with an outcome as soon as it is there. Called under core, which it must not take.
+type After = Box<dyn FnOnce(&JobOutcome) + Send>;
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job")
+            .field("line", &self.line)
+            .field("request", &self.request)
+            .field("outcome", &self.outcome)
+            .finish_non_exhaustive()
+    }
 }
 
 /// How a control request ended.
@@ -112,12 +137,7 @@ pub(crate) enum JobOutcome {
 
 impl Job {
     pub(crate) fn new(line: usize, request: ControlRequest) -> Arc<Self> {
-        Arc::new(Self {
-            line,
-            request,
-            buffer: None,
-            outcome: OnceLock::new(),
-        })
+        Self::make(line, request, None, None)
     }
 
     /// A request that names `buffer`.
@@ -126,12 +146,30 @@ impl Job {
         request: ControlRequest,
         buffer: &Arc<BufferCore>,
     ) -> Arc<Self> {
-        let buffer = Some(Arc::clone(buffer));
+        Self::make(line, request, Some(Arc::clone(buffer)), None)
+    }
+
+    /// A request that nobody waits for.
+    pub(crate) fn with_after(
+        line: usize,
+        request: ControlRequest,
+        after: impl FnOnce(&JobOutcome) + Send + 'static,
+    ) -> Arc<Self> {
+        Self::make(line, request, None, Some(Box::new(after)))
+    }
+
+    fn make(
+        line: usize,
+        request: ControlRequest,
+        buffer: Option<Arc<BufferCore>>,
+        after: Option<After>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             line,
             request,
             buffer,
             outcome: OnceLock::new(),
+            after: Mutex::new(after),
         })
     }
 
@@ -146,6 +184,10 @@ impl Job {
     /// Sets the answer; the first one stays.
     pub(crate) fn finish(&self, outcome: JobOutcome) {
         let _ = self.outcome.set(outcome);
+        let after = self.after.lock().take();
+        if let (Some(after), Some(outcome)) = (after, self.outcome.get()) {
+            after(outcome);
+        }
     }
 }
 
@@ -164,6 +206,8 @@ pub(crate) struct Core {
     failures: HashMap<TaskId, TaskFailure>,
     /// Who owns which device pointer.
     table: Table,
+    /// Device memory that was released and goes back after its last use.
+    pub(super) reclaim: Reclaim,
     /// The present life of each worker, by line.
     lives: Vec<u64>,
     /// Why workers are lost.
@@ -199,6 +243,7 @@ impl Core {
             runs: HashMap::new(),
             failures: HashMap::new(),
             table: Table::new(),
+            reclaim: Reclaim::default(),
             lives: Vec::new(),
             losses: HashMap::new(),
             deaths: HashMap::new(),
@@ -324,6 +369,29 @@ impl Core {
         &self.table
     }
 
+    /// An unfinished task that does something to these bytes which conflicts with `how`, and what.
+    ///
+    /// Cost: proportional to the unfinished tasks.
+    pub(crate) fn device_user(
+        &self,
+        buffer: BufferId,
+        bytes: &Range<u64>,
+        how: Use,
+    ) -> Option<(Name, Use)> {
+        let conflicts = |used: &&DeviceUse| {
+            let overlap = used.bytes.start < bytes.end && bytes.start < used.bytes.end;
+            used.buffer == buffer && overlap && (how == Use::Write || used.how == Use::Write)
+        };
+        self.tasks.iter().flatten().find_map(|record| {
+            let uses = record.holds.iter().filter_map(|hold| match hold {
+                Hold::Device(_, uses) => Some(uses),
+                Hold::Buffer(..) => None,
+            });
+            let used = uses.flatten().find(conflicts)?;
+            Some((Arc::clone(&record.callable), used.how))
+        })
+    }
+
     /// A worker begins a life. Its device memory is that of this life only.
     pub(crate) fn begin_life(&mut self, line: usize) -> u64 {
         let life = crate::incarnation::draw();
@@ -353,7 +421,9 @@ impl Core {
 
     /// A worker's process is dead: what was on it fails with that cause, and its device memory is gone.
     pub(crate) fn worker_died(&mut self, worker: WorkerId, died: WorkerDied) {
-        self.table.worker_lost(self.life(worker.0 as usize));
+        let life = self.life(worker.0 as usize);
+        self.table.worker_lost(life);
+        self.memory_lost(life);
         let path = Name::from(died.worker.as_str());
         self.deaths.insert(worker, died.clone());
         self.lose(worker, path, TaskCause::WorkerDied(Box::new(died)));
@@ -441,6 +511,8 @@ impl Core {
 
     fn run_finished(&mut self, run: RunId) {
         let status = self.graph.run_status(run);
+        self.sweep_domains(run);
+        self.reclaim();
         if let Some((cell, waiting)) = self.runs.remove(&run) {
             self.count_detached(waiting, -1);
             if let Some(RunStatus::Done(outcome)) = status {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use taskgraph::{AllocError, BufferId, TensorError};
 
-use super::WorkerDied;
+use super::{Name, WorkerDied};
 use crate::control::RemoteError;
+use crate::memory_report::DeviceUsage;
 
 /// Why a buffer or a view was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -142,10 +143,43 @@ pub enum MemoryError {
         /// The pointer.
         ptr: provenance::DevicePtr,
     },
+    /// A window lives as long as its domain.
+    #[error("free {ptr}: it is a window of a domain; release the domain")]
+    Window {
+        /// The pointer.
+        ptr: provenance::DevicePtr,
+    },
+    /// The host would copy what an unfinished task reads or writes, in no order.
+    #[error("{operation} {ptr}: the unfinished task `{task}` {how} it; wait for its run first")]
+    InUse {
+        /// `copy to` or `copy from`.
+        operation: &'static str,
+        /// The pointer.
+        ptr: provenance::DevicePtr,
+        /// Name of the task's callable.
+        task: Name,
+        /// `reads` or `writes`.
+        how: &'static str,
+    },
+    /// The chip has not so much memory left.
+    #[error(
+        "allocate {wanted} bytes on `{worker}`: {free} of {total} bytes are free, the largest block has {largest}",
+        free = usage.free_bytes,
+        total = usage.total_bytes,
+        largest = usage.largest_block_bytes
+    )]
+    OutOfMemory {
+        /// The chip worker.
+        worker: String,
+        /// Bytes asked for.
+        wanted: u64,
+        /// How its memory is used.
+        usage: Box<DeviceUsage>,
+    },
     /// The view does not fit.
     #[error(transparent)]
     View(TensorError),
-    /// The chip worker said no; its device may be out of memory, or broken.
+    /// The chip worker said no; its device may be broken.
     #[error("{0}")]
     Remote(RemoteError),
     /// The chip worker died.

@@ -7,7 +7,10 @@ mod support;
 
 mod buffers;
 mod closing;
+mod collectives;
 mod death;
+mod device_pointers;
+mod domains;
 mod failures;
 mod logs;
 mod memory;
@@ -112,6 +115,31 @@ procfork::testing::tests! {
     memory::memory_named_by_an_unfinished_task_is_not_freed,
     memory::out_of_memory_says_what_was_wanted_and_what_is_free,
     memory::memory_of_a_dead_chip_is_gone,
+    collectives::an_all_reduce_equals_the_reference_however_it_is_done,
+    collectives::a_reduce_scatter_equals_the_reference,
+    collectives::an_all_gather_equals_the_reference,
+    collectives::an_all_to_all_and_a_broadcast_equal_the_reference,
+    collectives::collectives_follow_each_other_and_other_tasks_without_a_barrier,
+    collectives::buffers_that_do_not_fit_a_collective_are_refused_and_nothing_is_submitted,
+    device_pointers::no_wrong_use_of_equal_addresses_reaches_a_device,
+    device_pointers::a_pointer_whose_address_is_in_use_again_at_once_stays_dead,
+    device_pointers::ranges_are_checked_without_overflow_and_free_takes_the_base_only,
+    device_pointers::memory_of_an_unfinished_task_is_neither_freed_nor_copied_on_any_path,
+    device_pointers::memory_is_not_freed_while_the_chip_runs_on_it,
+    device_pointers::memory_of_a_run_can_be_freed_by_the_run,
+    device_pointers::a_budget_is_kept_and_what_is_wanted_free_and_largest_is_told,
+    device_pointers::a_report_counts_what_was_copied_and_names_the_dead,
+    device_pointers::pointers_of_an_earlier_life_are_refused_after_a_respawn,
+    domains::every_member_sees_the_zeroed_window_of_every_other,
+    domains::four_buffers_of_one_window_are_four_places_for_another_chip,
+    domains::tasks_of_different_chips_on_one_window_run_in_the_order_of_submission,
+    domains::a_forgotten_domain_goes_with_its_run_also_after_a_failure,
+    domains::a_retained_domain_lives_until_it_is_released,
+    domains::released_and_freed_are_two_facts,
+    domains::one_chip_is_in_several_domains,
+    domains::a_window_is_refused_where_it_is_not_seen_and_where_that_is_not_decided,
+    domains::a_domain_that_does_not_fit_leaves_nothing,
+    domains::a_domain_of_a_dead_member_is_gone_and_another_can_be_made,
     nested::a_tree_of_three_levels_runs_orchestrations_below,
     nested::a_failure_two_levels_down_names_where_it_began,
     nested::a_start_that_fails_two_levels_down_leaves_nothing,

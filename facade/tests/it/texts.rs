@@ -1,6 +1,6 @@
 //! Every kind of error, as a user reads it.
 
-use facade::{Error, Worker, any, args, on};
+use facade::{Error, Worker, any, args, named, on};
 
 use crate::support::{VECTOR_ADD, builder, nothing};
 
@@ -55,14 +55,31 @@ pub(crate) fn errors_read_as_written() {
             .unwrap_err(),
     );
     note(node.malloc::<f32>(1, 4).unwrap_err());
+    note(node.malloc::<f32>(0, 1 << 40).unwrap_err());
     note(
         node.run(|orch| orch.graph("layer", args(), |_, _| Ok(())))
             .unwrap_err(),
     );
     note(
-        node.run(|orch| orch.allocate_domain("ring", &[0], 64))
+        node.run(|orch| orch.allocate_domain("ring", &[], 64, &[]))
             .unwrap_err(),
     );
+    note(node.allocate_domain("ring", &[0, 0], 64, &[]).unwrap_err());
+    note(node.allocate_domain("ring", &[0, 4], 64, &[]).unwrap_err());
+    let (x, y) = (named::<f32>("x", 4), named::<u8>("x", 1));
+    note(
+        node.allocate_domain("ring", &[0], 15, std::slice::from_ref(&x))
+            .unwrap_err(),
+    );
+    note(
+        node.allocate_domain("ring", &[0], 1024, &[x.clone(), y])
+            .unwrap_err(),
+    );
+    let ring = node.allocate_domain("ring", &[0], 16, &[x]).unwrap();
+    note(ring.buffer::<f32>("z").unwrap_err());
+    note(ring.buffer::<u8>("x").unwrap_err());
+    ring.release();
+    note(ring.buffer::<f32>("x").unwrap_err());
     note(node.respawn("node/sub0").unwrap_err());
     node.close().unwrap();
     note(node.run(|_| Ok(())).unwrap_err());
