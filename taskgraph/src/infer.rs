@@ -80,10 +80,12 @@ impl Ledger {
         let buffer = self.buffers.enter(&access.buffer);
         let writer_why = if tag.reads() { Why::Data } else { Why::Order };
         if !tag.writes() {
-            self.search(buffer, Role::Writer, view);
-            self.hits
-                .iter()
-                .for_each(|&hit| found(self.records[hit].task, writer_why));
+            if !self.buffers.index(buffer, Role::Writer).is_empty() {
+                self.search(buffer, Role::Writer, view);
+                self.hits
+                    .iter()
+                    .for_each(|&hit| found(self.records[hit].task, writer_why));
+            }
             *chain = self.records.add(task, buffer, view, Role::Reader, *chain);
             return self.put(*chain);
         }
@@ -184,6 +186,9 @@ impl Ledger {
         new: u32,
         mut found: impl FnMut(u32),
     ) -> bool {
+        if self.buffers.index(buffer, role).is_empty() {
+            return false;
+        }
         self.search(buffer, role, view);
         let mut is_placed = false;
         for at in 0..self.hits.len() {

@@ -369,8 +369,16 @@ impl Scheduler {
             .push_back(Effect::TaskFinished { run, task, end });
     }
 
-    /// Follows every consequence: successors of what ended badly, then runs that are over.
+    /// Follows every consequence: successors of what ended badly, then runs that are over. Mostly there is none.
+    #[inline]
     fn settle(&mut self) {
+        if !self.ended.is_empty() || self.runs_are_due {
+            self.settle_all();
+        }
+    }
+
+    #[cold]
+    fn settle_all(&mut self) {
         while !self.ended.is_empty() || self.runs_are_due {
             while let Some(slot) = self.ended.pop_front() {
                 self.release_successors(slot);

@@ -9,7 +9,7 @@ use crate::{
     changed::{Scope, scope_since},
     delegate::VECTOR_ADD,
     error::{Error, Verdict},
-    loom,
+    instructions, loom,
     report::Report,
     step::Step,
     suite::{self, Crates},
@@ -59,6 +59,8 @@ enum Stage {
     Loom,
     /// The README's example runs when built with optimizations.
     Release,
+    /// The hot paths of the graph take no more instructions than was committed.
+    Instructions,
 }
 
 impl Args {
@@ -118,6 +120,7 @@ impl Run<'_> {
             Stage::Examples => self.examples(),
             Stage::Loom => self.loom(),
             Stage::Release => self.release(),
+            Stage::Instructions => self.instructions(),
         }
     }
 
@@ -179,6 +182,12 @@ impl Run<'_> {
             if self.crates.contains(&name) {
                 loom::models(&mut self.report, self.workspace, &name);
             }
+        }
+    }
+
+    fn instructions(&mut self) {
+        if self.crates.contains("taskgraph") {
+            instructions::check(&mut self.report, self.workspace);
         }
     }
 

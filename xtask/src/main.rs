@@ -30,6 +30,7 @@ mod ci;
 mod delegate;
 mod doctor;
 mod fuzz;
+mod instructions;
 mod loom;
 mod suite;
 mod test;
@@ -70,6 +71,7 @@ enum Task {
     SimTest(delegate::SimTestArgs),
     Scene(delegate::SceneArgs),
     Bench(bench::Args),
+    Instructions(instructions::Args),
     Build(build::Args),
     Doctor(doctor::Args),
     UnsafeReport(unsafe_report::Args),
@@ -98,6 +100,7 @@ fn run(cli: &Cli) -> Result<Verdict, Error> {
         Task::SimTest(args) => args.run(&workspace),
         Task::Scene(args) => args.run(&workspace),
         Task::Bench(args) => args.run(&workspace),
+        Task::Instructions(args) => args.run(&workspace),
         Task::Build(args) => args.run(&workspace),
         Task::Doctor(args) => args.run(&workspace),
         Task::UnsafeReport(args) => args.run(&workspace),

@@ -1,6 +1,6 @@
 //! A whole task beside what a task costs in other task systems, in turns with them.
 //!
-//! `cargo xtask bench peers`, or `cargo bench -p taskgraph --bench peers -- [--json] [NAME…]`.
+//! `cargo xtask bench peers`, or `cargo bench -p taskgraph --bench peers -- [--json] [--rounds=N] [NAME…]`.
 //!
 //! The comparison programs stand beside this file. They are built here by the system's compilers, never by the
 //! workspace, and run as processes of their own. One that cannot be built because it is not installed is reported as
@@ -46,14 +46,20 @@ fn main() {
         }
         for shape in wanted {
             let program = built.as_ref().and_then(|built| built.as_deref().ok());
-            report.add(beside(&name(shape), shape, peer, program));
+            report.add(beside(
+                &name(shape),
+                report.rounds(ROUNDS),
+                shape,
+                peer,
+                program,
+            ));
         }
     }
     report.print();
 }
 
 /// One shape beside one peer, or without it when it could not be built.
-fn beside(name: &str, shape: Shape, peer: &Peer, program: Option<&Path>) -> Measure {
+fn beside(name: &str, rounds: usize, shape: Shape, peer: &Peer, program: Option<&Path>) -> Measure {
     let mut graph = Graph::new(shape, peer.n_tasks);
     let feeding = if peer.builds_first {
         Feeding::AllFirst
@@ -62,7 +68,7 @@ fn beside(name: &str, shape: Shape, peer: &Peer, program: Option<&Path>) -> Meas
     };
     graph.run(feeding);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         ours.push(graph.run(feeding));
         theirs.extend(program.map(|program| programs::ask(program, shape.name(), peer.n_tasks)));
     }

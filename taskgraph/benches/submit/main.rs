@@ -1,6 +1,6 @@
 //! What a submit and a completion cost.
 //!
-//! `cargo bench -p taskgraph --bench submit -- [--json] [NAME…]`, a `NAME` being one of the measures
+//! `cargo bench -p taskgraph --bench submit -- [--json] [--rounds=N] [NAME…]`, a `NAME` being one of the measures
 //! in the manifest or the first part of one. Every measure is the median over `runs` repetitions in
 //! one process, after one that only warms up, so tables have their size and memory is mapped. What
 //! must not grow with the number of tasks or views has the smallest number as its reference.
@@ -82,11 +82,15 @@ fn measure(
     if !report.is_wanted(name) {
         return None;
     }
-    once();
-    let per_operation =
-        |timed: Timed| timed.elapsed.as_nanos() as f64 / f64::from(timed.operations);
-    let figures = (0..runs).map(|_| per_operation(once())).collect();
-    Some(Measure::new(name, "ns", figures))
+    let mut operations = u64::from(once().operations);
+    let mut per_operation = |timed: Timed| {
+        operations += u64::from(timed.operations);
+        timed.elapsed.as_nanos() as f64 / f64::from(timed.operations)
+    };
+    let figures = (0..report.rounds(runs)).map(|_| per_operation(once()));
+    let mut measure = Measure::new(name, "ns", figures.collect());
+    measure.operations = operations;
+    Some(measure)
 }
 
 /// Adds a measure of a series, with the first of the series as its reference.

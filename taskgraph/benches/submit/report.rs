@@ -10,6 +10,8 @@ pub(crate) struct Measure {
     pub(crate) reference: Option<(String, f64)>,
     /// Why there is no reference.
     pub(crate) note: Option<String>,
+    /// How many operations were measured in all, the first round included, where that is counted.
+    pub(crate) operations: u64,
 }
 
 impl Measure {
@@ -21,6 +23,7 @@ impl Measure {
             figures,
             reference: None,
             note: None,
+            operations: 0,
         }
     }
 
@@ -39,6 +42,9 @@ impl Measure {
         }
         if let Some(note) = &self.note {
             json += &format!(r#","note":"{note}""#);
+        }
+        if self.operations > 0 {
+            json += &format!(r#","operations":{}"#, self.operations);
         }
         json + "}"
     }
@@ -61,6 +67,7 @@ impl Measure {
 pub(crate) struct Report {
     wanted: Vec<String>,
     is_json: bool,
+    rounds: Option<usize>,
     measures: Vec<Measure>,
 }
 
@@ -69,8 +76,12 @@ impl Report {
         // Cargo adds `--bench` to whatever the caller gives.
         let args = std::env::args().skip(1).filter(|arg| arg != "--bench");
         let (options, wanted): (Vec<_>, Vec<_>) = args.partition(|arg| arg.starts_with("--"));
+        let rounds = options
+            .iter()
+            .find_map(|option| option.strip_prefix("--rounds="));
         Report {
             wanted,
+            rounds: rounds.map(|rounds| rounds.parse().expect("a number of rounds")),
             is_json: options.iter().any(|option| option == "--json"),
             measures: Vec::new(),
         }
@@ -83,6 +94,11 @@ impl Report {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         self.wanted.is_empty() || self.wanted.iter().any(is_within)
+    }
+
+    /// How often to measure: as often as the caller of the program says, else `usual` times.
+    pub(crate) fn rounds(&self, usual: usize) -> usize {
+        self.rounds.unwrap_or(usual).max(1)
     }
 
     pub(crate) fn add(&mut self, measure: Measure) {

@@ -7,7 +7,7 @@ use super::spec::{Inference, Placement, SubmitError, TaskSpec, WorkerKind};
 use super::workers::WorkerSet;
 use crate::args::Access;
 use crate::ids::{RunId, TaskId, WorkerId};
-use crate::infer::Why;
+use crate::infer::{NONE, Why};
 use crate::slot::Step;
 
 impl Scheduler {
@@ -46,15 +46,18 @@ impl Scheduler {
         after: &[TaskId],
         inference: Inference,
     ) -> TaskId {
-        let short = self.arena[slot].run;
-        let scope = self.runs.of_task(short).scopes.inference();
-        if inference == Inference::Automatic && scope == Inference::Automatic {
-            self.infer(slot, accesses.clone());
+        let run = self.runs.of_task(self.arena[slot].run);
+        let arena = &mut self.arena;
+        if inference == Inference::Automatic && run.scopes.inference() == Inference::Automatic {
+            let mut records = NONE;
+            let found = |_, earlier, why| follow(arena, run, slot, earlier, why);
+            self.ledger
+                .access_all(slot, &mut records, accesses.clone(), found);
+            arena[slot].records = records;
         }
         for earlier in after {
-            if self.arena.is_current(*earlier) {
-                let run = self.runs.of_task(short);
-                follow(&mut self.arena, run, slot, earlier.slot, Why::Data);
+            if arena.is_current(*earlier) {
+                follow(arena, run, slot, earlier.slot, Why::Data);
             }
         }
         let task = self.arena.id(slot);
@@ -89,15 +92,6 @@ impl Scheduler {
             None if self.ledger.heap.is_empty() => Ok(()),
             None => self.check_blocks(accesses),
         }
-    }
-
-    fn infer<'a>(&mut self, slot: u32, accesses: impl Iterator<Item = &'a Access> + Clone) {
-        let mut records = self.arena[slot].records;
-        let run = self.runs.of_task(self.arena[slot].run);
-        let arena = &mut self.arena;
-        let found = |_, earlier, why| follow(arena, run, slot, earlier, why);
-        self.ledger.access_all(slot, &mut records, accesses, found);
-        self.arena[slot].records = records;
     }
 
     fn record_task(&mut self, slot: u32, placement: &Placement<'_>) {
