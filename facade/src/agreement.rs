@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use crate::callable::{Body, Registry};
 use crate::clock::WireInstant;
 use crate::control::{ControlReply, ControlRequest, RemoteError};
-use crate::engine::{Engine, Job, JobOutcome, LineKind};
+use crate::engine::{Engine, Job, JobOutcome, Line, LineKind};
 use crate::error::{AgreeCause, CallableError};
 use crate::remake::Maker;
 
@@ -83,6 +83,8 @@ impl Change {
 pub(crate) struct Round<'a> {
     engine: &'a Arc<Engine>,
     lines: Vec<usize>,
+    /// Of all children.
+    paths: Vec<String>,
     limit: Duration,
     deadline: Instant,
 }
@@ -96,9 +98,10 @@ impl<'a> Round<'a> {
         limit: Duration,
         deadline: Instant,
     ) -> Self {
-        let alive: Vec<bool> = {
+        let (alive, paths): (Vec<bool>, Vec<String>) = {
             let lines = engine.claim_lines();
-            lines.all.iter().map(|line| line.died.is_none()).collect()
+            let one = |line: &Line| (line.died.is_none(), line.path.to_string());
+            lines.all.iter().map(one).unzip()
         };
         let lines = kinds.enumerate().filter(|(index, kind)| {
             Change::concerns(body, *kind) && alive.get(*index).copied().unwrap_or(false)
@@ -106,6 +109,7 @@ impl<'a> Round<'a> {
         Self {
             engine,
             lines: lines.map(|(index, _)| index).collect(),
+            paths,
             limit,
             deadline,
         }
@@ -194,7 +198,7 @@ impl<'a> Round<'a> {
 
     /// Why a child did not do what it was asked.
     fn failure(&self, job: &Job) -> Option<AgreeCause> {
-        let worker = || self.engine.claim_lines().all[job.line].path.to_string();
+        let worker = || self.paths[job.line].clone();
         match job.outcome() {
             Some(JobOutcome::Reply(ControlReply::Done)) => None,
             Some(JobOutcome::Reply(ControlReply::Failed(remote))) => {

@@ -383,8 +383,13 @@ impl Child {
                 self.conclude(*conclusion);
                 Ok(ControlReply::Done)
             }
-            ControlRequest::Unmap { buffer } => {
-                self.imports.forget(buffer.id());
+            ControlRequest::Unmap { buffers } => {
+                let executor = &self.executor;
+                let adopt = |id, segment| executor.adopt(id, segment);
+                let imports = &mut self.imports;
+                buffers
+                    .iter()
+                    .for_each(|buffer| imports.forget(buffer.id(), &adopt));
                 Ok(ControlReply::Done)
             }
             ControlRequest::CopyTo { buffer, .. }

@@ -70,7 +70,7 @@ pub(crate) enum ControlRequest {
     /// Tell how the device's memory is used.
     MemoryReport,
     /// Forget a shared buffer: unmap it, here and below.
-    Unmap { buffer: WireBuffer },
+    Unmap { buffers: Vec<WireBuffer> },
 }
 
 /// A device allocation as parent and child name it: no address crosses.
@@ -126,7 +126,7 @@ impl ControlRequest {
             Self::Conclude(_) => "conclude a change of the callables",
             Self::Look { .. } => "look how the subtree fares",
             Self::Respawn { .. } => "start a dead worker again",
-            Self::Unmap { .. } => "unmap a buffer",
+            Self::Unmap { .. } => "unmap buffers",
         }
     }
 }

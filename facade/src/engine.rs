@@ -34,6 +34,7 @@
 //! what was on it and whatever can run nowhere else. Other lines are unaffected.
 
 mod core;
+mod guards;
 mod lines;
 mod observer;
 mod pressure;
@@ -42,11 +43,10 @@ mod reclaim;
 mod rings;
 mod run;
 
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mailbox::{Activity, Doorbell, FeedWriter, Waiter};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
@@ -59,6 +59,7 @@ use crate::error::{BufferError, Error, Name, StartCause};
 use crate::logs::Logs;
 
 pub(crate) use self::core::{Core, DeviceUse, Hold, Job, JobOutcome, NewTask, Waiting};
+use self::guards::{ClaimedLines, HeldLines, Wanted};
 pub(crate) use self::lines::{Line, LineKind, Lines};
 pub(crate) use self::probe::ParentProbe;
 use self::probe::TreeProbe;
@@ -166,13 +167,10 @@ impl Engine {
         self.core.lock()
     }
 
-    pub(crate) fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock()
-    }
-
     /// The lines, unless somebody drives just now.
-    pub(crate) fn try_lines(&self) -> Option<MutexGuard<'_, Lines>> {
-        self.lines.try_lock()
+    pub(crate) fn try_lines(&self) -> Option<HeldLines<'_>> {
+        let lines = self.lines.try_lock()?;
+        Some(HeldLines::new(lines, self))
     }
 
     /// Whether this process is the root of its tree.
@@ -313,10 +311,16 @@ impl Engine {
         // Nobody forks or ends children while somebody drives.
         let children = self.children.read();
         let mut waiter = std::mem::take(&mut lines.waiter);
+        let mut turns = 0_u32;
         let reached = loop {
             self.turn(&children, lines);
             if done() {
                 break true;
+            }
+            // A stream of news must not hide that the time is up.
+            turns = turns.wrapping_add(1);
+            if turns.is_multiple_of(64) && deadline.is_some_and(|end| Instant::now() >= end) {
+                break false;
             }
             if !self.await_news(&children, lines, &mut waiter, deadline, done) && !lines.has_news()
             {
@@ -389,6 +393,25 @@ impl Engine {
         }
     }
 
+    /// Sends what is to be unmapped, unless somebody drives, who does it then. Says whether idle children still owe an answer,
+    /// after which more may have to be sent.
+    fn send_unmaps(&self) -> Unmaps {
+        // The caller may hold lines or core: it is the driver then, or nudges it when it lets go. Core first, since lines that
+        // are held without it must be handed over.
+        if let Some(mut core) = self.core.try_lock()
+            && let Some(mut lines) = self.lines.try_lock()
+        {
+            lines.take_news(&mut core);
+            self.send_ready(&mut lines, &mut core);
+            let open = lines.has_idle_unmaps();
+            drop(lines);
+            self.hand_over(&core);
+            return if open { Unmaps::Open } else { Unmaps::Done };
+        }
+        self.doorbell.ring();
+        Unmaps::Done
+    }
+
     /// Finds children that have died and declares their workers lost.
     pub(crate) fn bury_dead(&self, children: &Children, lines: &mut Lines) {
         if let Some(watch) = &self.watch
@@ -396,11 +419,14 @@ impl Engine {
         {
             watch.leave();
         }
-        lines.end_condemned(children);
+        let condemned = lines.end_condemned(children);
         // The exact cause of a death may take a while to be known. Nobody else is kept waiting for it.
         let dead = lines.dead_of(children);
         let mut core = self.core.lock();
         lines.take_news(&mut core);
+        for (index, reason) in condemned {
+            lines.lose_condemned(index, &reason, &mut core);
+        }
         for dead in dead {
             lines.bury(dead, &mut core);
         }
@@ -452,12 +478,12 @@ impl Engine {
             self.background.notify_all();
         }
         self.doorbell.ring();
-        let thread = self.background_thread.lock().take();
-        let was_there = thread.is_some();
-        if let Some(thread) = thread {
-            // A panic of the driver was reported when it happened.
-            let _ = thread.join();
-        }
+        // Held over the join: a new one must not be started before the old one has seen that it is to stop.
+        let mut thread = self.background_thread.lock();
+        let old = thread.take();
+        let was_there = old.is_some();
+        // A panic of the driver was reported when it happened.
+        let _ = old.map(JoinHandle::join);
         was_there
     }
 
@@ -488,13 +514,7 @@ impl Engine {
 
     /// Takes the lines from whoever drives, for a change of the lines themselves.
     pub(crate) fn claim_lines(&self) -> ClaimedLines<'_> {
-        // Release: partner of the acquire in `is_claimed`.
-        self.claims.fetch_add(1, Ordering::Release);
-        self.doorbell.ring();
-        ClaimedLines {
-            lines: Some(self.lines.lock()),
-            engine: self,
-        }
+        ClaimedLines::new(self)
     }
 
     fn is_claimed(&self) -> bool {
@@ -519,15 +539,10 @@ impl Home for Engine {
     fn released(&self, id: BufferId) {
         self.released.lock().push(id);
         self.pending.store(true, Ordering::Release);
-        // The caller may hold lines or core: it is the driver then, or nudges it when it lets go.
-        if let Some(mut lines) = self.lines.try_lock()
-            && let Some(mut core) = self.core.try_lock()
-        {
-            self.send_ready(&mut lines, &mut core);
-            drop(lines);
-            self.hand_over(&core);
-        } else {
-            self.doorbell.ring();
+        // Idle children answer soon, and then the next are sent: nobody may drive for a long time. Others go on meanwhile.
+        let deadline = Instant::now() + UNMAP_PATIENCE;
+        while self.send_unmaps() == Unmaps::Open && Instant::now() < deadline {
+            std::thread::yield_now();
         }
     }
 
@@ -535,6 +550,16 @@ impl Home for Engine {
         self.change(|_core| ());
     }
 }
+
+/// Whether idle children owe an answer to an unmap.
+#[derive(PartialEq, Eq)]
+enum Unmaps {
+    Open,
+    Done,
+}
+
+/// How long the release of a buffer may wait for idle children, which answer as soon as they get a core.
+const UNMAP_PATIENCE: Duration = Duration::from_millis(250);
 
 /// A number that no other thread of this process has; never 0.
 fn thread_number() -> u64 {
@@ -544,56 +569,4 @@ fn thread_number() -> u64 {
         static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
     }
     NUMBER.with(|number| *number)
-}
-
-/// The lines, taken from whoever drove; they go back to somebody when this is dropped.
-pub(crate) struct ClaimedLines<'a> {
-    lines: Option<MutexGuard<'a, Lines>>,
-    engine: &'a Engine,
-}
-
-impl Deref for ClaimedLines<'_> {
-    type Target = Lines;
-
-    fn deref(&self) -> &Lines {
-        self.lines.as_ref().expect("taken on drop only")
-    }
-}
-
-impl DerefMut for ClaimedLines<'_> {
-    fn deref_mut(&mut self) -> &mut Lines {
-        self.lines.as_mut().expect("taken on drop only")
-    }
-}
-
-impl Drop for ClaimedLines<'_> {
-    fn drop(&mut self) {
-        let core = self.engine.core.lock();
-        self.lines = None;
-        self.engine.claims.fetch_sub(1, Ordering::Release);
-        self.engine.hand_over(&core);
-    }
-}
-
-/// Counts a waiter that wants the drive, for as long as it waits.
-struct Wanted<'a>(&'a Engine);
-
-impl<'a> Wanted<'a> {
-    fn new(engine: &'a Engine) -> Self {
-        // Release: partner of the acquire in `drive_in_background`.
-        engine.wanted.fetch_add(1, Ordering::Release);
-        if engine.lines.is_locked() {
-            engine.doorbell.ring();
-        }
-        Self(engine)
-    }
-}
-
-impl Drop for Wanted<'_> {
-    /// First not wanted any more, then the hand-over: the background driver looks at both. Also after a mere sleep, which
-    /// may have used up a hand-over that was meant to find a driver.
-    fn drop(&mut self) {
-        self.0.wanted.fetch_sub(1, Ordering::Release);
-        self.0.hand_over(&self.0.core.lock());
-    }
 }

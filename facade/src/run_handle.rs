@@ -61,9 +61,9 @@ impl RunHandle {
     ///
     /// As [`RunHandle::wait`].
     pub fn wait_for(&self, limit: Duration) -> Option<Result<(), Error>> {
-        let deadline = Instant::now() + limit;
-        self.engine
-            .wait_until(Some(deadline), &|| self.cell.is_done());
+        // A limit beyond all time is none.
+        let deadline = Instant::now().checked_add(limit);
+        self.engine.wait_until(deadline, &|| self.cell.is_done());
         self.outcome()
     }
 

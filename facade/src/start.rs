@@ -27,7 +27,7 @@ use crate::error::{Error, Name, StartCause, StartError};
 use crate::progress::{Board, StartPhase, Watcher};
 use crate::started::Started;
 use crate::tree::{Role, TreeNode};
-use crate::tree_plan::{PAYLOAD_MAX, Plan, slot_offset};
+use crate::tree_plan::{PAYLOAD_MAX, Plan, child_paths, slot_offset};
 
 /// Room of a task frame; longer payloads spill.
 const TASK_BYTES: usize = 1024 - 32;
@@ -117,7 +117,7 @@ impl Start<'_> {
             .map_err(|cause| self.error(path, cause))?;
         let pushed = self.engine.children.write().push(child);
         pushed.map_err(|error| self.error(path, StartCause::system(error)))?;
-        self.engine.lines().all.push(line);
+        self.engine.claim_lines().all.push(line);
         self.enrol(kind)
             .map_err(|error| self.error(path, StartCause::system(error)))
     }
@@ -351,9 +351,14 @@ impl Start<'_> {
         jobs.iter().map(|job| self.subtree(job)).collect()
     }
 
+    /// The path of a child. The line has it too, but somebody may be driving.
+    fn path_of(&self, line: usize) -> String {
+        child_paths(self.engine.path(), self.spec).swap_remove(line)
+    }
+
     /// The subtree of a child that is up, or why it is not.
     fn subtree(&self, job: &Job) -> Result<TreeNode, Error> {
-        let path = self.engine.lines().all[job.line].path.to_string();
+        let path = self.path_of(job.line);
         Err(match job.outcome() {
             Some(JobOutcome::Reply(ControlReply::Ready(node))) => return Ok(node.clone()),
             Some(JobOutcome::Reply(ControlReply::Failed(remote))) => {
@@ -380,7 +385,7 @@ impl Start<'_> {
     /// The first child that has not answered by the deadline.
     fn late(&self, jobs: &[Arc<Job>]) -> Error {
         let job = jobs.iter().find(|job| !job.is_done());
-        let path = job.map(|job| self.engine.lines().all[job.line].path.to_string());
+        let path = job.map(|job| self.path_of(job.line));
         let path = path.unwrap_or_else(|| self.engine.path().to_string());
         self.error(&path, self.deadline_passed())
     }

@@ -213,10 +213,11 @@ fn furnish(
 
 /// Besides what was given: where this process reports its crashes, if it does.
 fn also_carried(open: &[RawFd]) -> Vec<RawFd> {
-    let mut open = open.to_vec();
     #[cfg(feature = "dump")]
-    open.extend(sys::crash::carried());
-    open
+    let carried = sys::crash::carried();
+    #[cfg(not(feature = "dump"))]
+    let carried = [];
+    open.iter().copied().chain(carried).collect()
 }
 
 /// The first 15 bytes, cut at a character. A zero byte was refused before.

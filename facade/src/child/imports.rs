@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
-use mailbox::{FdChannel, Segment};
+use mailbox::{FdChannel, FdMessage, Segment};
 use smallvec::SmallVec;
 use taskgraph::{BufferId, BufferKind};
 
@@ -72,20 +72,41 @@ impl Imports {
         Ok(Arc::clone(&self.mapped[&id]))
     }
 
-    /// Unmaps a buffer as soon as nothing here uses it any more.
-    pub(super) fn forget(&mut self, id: BufferId) {
+    /// Unmaps a buffer as soon as nothing here uses it any more; also one that was announced and that no task has named.
+    pub(super) fn forget(&mut self, id: BufferId, adopt: &Adopt<'_>) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.mapped.contains_key(&id) {
+            // Nothing more has come, or nothing that could be mapped: then there is nothing to unmap.
+            let Ok(Some(head)) = self.channel.try_recv() else {
+                return;
+            };
+            if self.take(head, deadline, adopt).is_err() {
+                return;
+            }
+        }
         if let Some(core) = self.mapped.remove(&id) {
             core.abandon();
         }
     }
 
     fn receive(&mut self, deadline: Instant, adopt: &Adopt<'_>) -> Result<(), String> {
-        let next = || {
-            self.channel
-                .recv(Some(deadline))
-                .map_err(|error| control::chain(&error))
-        };
-        let (head, tail) = (next()?, next()?);
+        let head = self.channel.recv(Some(deadline));
+        self.take(
+            head.map_err(|error| control::chain(&error))?,
+            deadline,
+            adopt,
+        )
+    }
+
+    /// Maps what an announcement names, of which this is the first half.
+    fn take(
+        &mut self,
+        head: FdMessage,
+        deadline: Instant,
+        adopt: &Adopt<'_>,
+    ) -> Result<(), String> {
+        let tail = self.channel.recv(Some(deadline));
+        let tail = tail.map_err(|error| control::chain(&error))?;
         let buffer = WireBuffer::from_headers(head.header, tail.header);
         let buffer = buffer.ok_or("the announcement is malformed")?;
         let fd = head

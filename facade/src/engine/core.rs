@@ -87,6 +87,7 @@ impl Drop for Hold {
 
 /// A submitted task that has not ended.
 pub(crate) struct TaskRecord {
+    run: RunId,
     pub(crate) callable: Name,
     pub(crate) payloads: SmallVec<[Payload; 1]>,
     pub(crate) holds: Holds,
@@ -94,6 +95,15 @@ pub(crate) struct TaskRecord {
     pub(super) submitted_ns: Option<u64>,
     /// Open from the submit to the end.
     span: Span,
+}
+
+/// A failure for as long as a run may name it as its cause.
+struct KeptFailure {
+    failure: TaskFailure,
+    /// The run of the task.
+    run: RunId,
+    /// The newest run when that one had ended: later ones do not depend on it.
+    until: Option<RunId>,
 }
 
 /// Why a task failed, and where.
@@ -203,7 +213,8 @@ pub(crate) struct Core {
     tasks: Vec<Option<TaskRecord>>,
     runs: HashMap<RunId, (Arc<RunCell>, Waiting)>,
     /// Why tasks failed; kept while any run lives that may name them as its cause.
-    failures: HashMap<TaskId, TaskFailure>,
+    failures: HashMap<TaskId, KeptFailure>,
+    newest_run: RunId,
     /// Who owns which device pointer.
     table: Table,
     /// Device memory that was released and goes back after its last use.
@@ -242,6 +253,7 @@ impl Core {
             tasks: Vec::new(),
             runs: HashMap::new(),
             failures: HashMap::new(),
+            newest_run: RunId(0),
             table: Table::new(),
             reclaim: Reclaim::default(),
             lives: Vec::new(),
@@ -266,6 +278,7 @@ impl Core {
     /// advanced by the background driver too.
     pub(crate) fn begin_run(&mut self, waiting: Waiting) -> (RunId, Arc<RunCell>) {
         let run = self.graph.begin_run();
+        self.newest_run = run;
         self.observer.run_begun();
         let span = tracing::info_span!("run", worker = %self.path, run = run.0);
         let cell = Arc::new(RunCell::new(span));
@@ -296,6 +309,7 @@ impl Core {
         let callable = Arc::clone(&task.callable);
         let span = tracing::debug_span!("task", %callable, task = id.slot, worker = Empty);
         self.tasks[slot] = Some(TaskRecord {
+            run,
             callable,
             payloads: std::mem::take(&mut task.payloads),
             holds: std::mem::take(&mut task.holds),
@@ -344,13 +358,18 @@ impl Core {
         let Some(record) = self.task(task) else {
             return;
         };
-        let callable = Arc::clone(&record.callable);
+        let (run, callable) = (record.run, Arc::clone(&record.callable));
         let failure = TaskFailure {
             callable,
             worker: Arc::clone(worker),
             cause,
         };
-        self.failures.entry(task).or_insert(failure);
+        let kept = KeptFailure {
+            failure,
+            run,
+            until: None,
+        };
+        self.failures.entry(task).or_insert(kept);
     }
 
     /// Keeps that a task failed because a worker was lost.
@@ -522,10 +541,21 @@ impl Core {
         }
         // The run is known, since it has just been reported.
         let _ = self.graph.release_run(run);
-        if self.runs.is_empty() {
-            self.failures.clear();
-        }
+        self.forget_failures(run);
         self.progress = true;
+    }
+
+    /// Forgets the failures that no run can name as its cause any more: a run that was begun later than a failed one has
+    /// ended may not depend on it.
+    fn forget_failures(&mut self, ended: RunId) {
+        let newest = self.newest_run;
+        let of_run = self.failures.values_mut().filter(|kept| kept.run == ended);
+        of_run.for_each(|kept| kept.until = Some(newest));
+        let oldest = self.runs.keys().min().copied();
+        self.failures.retain(|_, kept| {
+            kept.until
+                .is_none_or(|until| oldest.is_some_and(|oldest| oldest <= until))
+        });
     }
 
     fn run_result(&self, outcome: &RunOutcome) -> Result<(), RunError> {
@@ -535,7 +565,7 @@ impl Core {
         let failure = outcome
             .cause
             .and_then(|task| self.failures.get(&task))
-            .cloned();
+            .map(|kept| kept.failure.clone());
         let failure = failure.unwrap_or_else(|| TaskFailure {
             callable: Name::from("run"),
             worker: Arc::clone(&self.path),

@@ -106,15 +106,12 @@ impl Line {
         let queued = core.jobs.iter().position(|job| job.line == index);
         let job = match queued {
             Some(position) => core.jobs.remove(position),
-            None => match self.unmaps.pop() {
-                Some(id) => Job::new(
-                    index,
-                    ControlRequest::Unmap {
-                        buffer: WireBuffer::new(id, 0),
-                    },
-                ),
-                None => return,
-            },
+            None if self.unmaps.is_empty() => return,
+            None => {
+                let unmaps = self.unmaps.drain(..);
+                let buffers = unmaps.map(|id| WireBuffer::new(id, 0)).collect();
+                Job::new(index, ControlRequest::Unmap { buffers })
+            }
         };
         if let Err(reason) = self.begin_job(&job) {
             job.finish(JobOutcome::Protocol(reason));
@@ -150,8 +147,8 @@ pub(crate) struct Lines {
     owing: u64,
     /// Bit `i`: line `i` died.
     dead: u64,
-    /// Bit `i`: the child of line `i` broke the protocol and is to be ended.
-    condemned: u64,
+    /// Children that broke the protocol and are to be ended, by line, with what they did.
+    condemned: Vec<(usize, String)>,
     /// Some line has buffers to unmap.
     has_unmaps: bool,
     failed_sends: Vec<(Dispatch, String)>,
@@ -170,6 +167,7 @@ impl Lines {
         self.all[index] = line;
         self.dead &= !(1 << index);
         self.owing &= !(1 << index);
+        self.condemned.retain(|(line, _)| *line != index);
     }
 
     pub(super) fn is_alive(&self, index: usize) -> bool {
@@ -250,6 +248,15 @@ impl Lines {
         }
     }
 
+    /// Whether a child without a task has been told to unmap something, or is to be.
+    pub(super) fn has_idle_unmaps(&self) -> bool {
+        let is_unmap = |job: &Arc<Job>| matches!(job.request, ControlRequest::Unmap { .. });
+        self.all.iter().any(|line| {
+            let told = line.job.as_ref().is_some_and(is_unmap) || !line.unmaps.is_empty();
+            told && line.died.is_none() && line.end.in_flight() == 0
+        })
+    }
+
     fn send_controls(&mut self, core: &mut Core) {
         self.has_unmaps = false;
         for index in 0..self.all.len() {
@@ -282,7 +289,7 @@ impl Lines {
     /// Whether a task could not be sent (most likely its child has just died, which is to be found out first), or a child
     /// broke the protocol.
     pub(super) fn has_losses(&self) -> bool {
-        !self.failed_sends.is_empty() || self.condemned != 0
+        !self.failed_sends.is_empty() || !self.condemned.is_empty()
     }
 
     /// Fails the tasks that could not be sent to a child that is alive all the same.
@@ -350,17 +357,26 @@ impl Lines {
         }
     }
 
-    /// Ends the children that broke the protocol: they are of no use, and what they do next is anybody's guess.
-    pub(super) fn end_condemned(&mut self, children: &Children) {
+    /// Ends the children that broke the protocol: they are of no use, and what they do next is anybody's guess. What was on
+    /// them is given up after that, so that nobody else gets memory that they still write.
+    pub(super) fn end_condemned(&mut self, children: &Children) -> Vec<(usize, String)> {
+        let condemned = std::mem::take(&mut self.condemned);
         for child in children.iter() {
             let index = self.index_of(child);
-            if index.is_some_and(|index| self.condemned & (1 << index) != 0) {
+            if condemned.iter().any(|(line, _)| Some(*line) == index) {
                 // One that has ended by itself is as good.
                 let _ = child.signal(procfork::Signal::KILL);
                 let _ = child.wait(Instant::now() + CAUSE_PATIENCE);
             }
         }
-        self.condemned = 0;
+        condemned
+    }
+
+    /// The child is ended: what it owed fails.
+    pub(super) fn lose_condemned(&mut self, index: usize, reason: &str, core: &mut Core) {
+        let path = Arc::clone(&self.all[index].path);
+        core.worker_unusable(WorkerId(index as u32), &path, reason);
+        core.note_progress();
     }
 
     fn lose(
@@ -392,17 +408,18 @@ impl Lines {
         core.note_progress();
     }
 
-    /// The child broke the protocol: what it owes fails, and it is not used any more.
+    /// The child broke the protocol, or is dead: it is not used any more, and is ended before what it owes is given up.
     fn give_up(&mut self, index: usize, reason: &str, core: &mut Core) {
         self.owing &= !(1 << index);
-        self.condemned |= 1 << index;
+        if !self.is_alive(index) || self.condemned.iter().any(|(line, _)| *line == index) {
+            return;
+        }
         let line = &mut self.all[index];
         tracing::error!(worker = %line.path, reason, "a mailbox is unusable; its worker is ended");
         if let Some(job) = line.job.take() {
             job.finish(JobOutcome::Protocol(reason.to_owned()));
         }
-        let path = Arc::clone(&line.path);
-        core.worker_unusable(WorkerId(index as u32), &path, reason);
+        self.condemned.push((index, reason.to_owned()));
         core.note_progress();
     }
 }

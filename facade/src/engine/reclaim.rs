@@ -13,8 +13,8 @@
 //! A domain goes as a whole: when the last use of the last of its windows has ended. One whose member died does not wait
 //! for what was on it; chip workers unmap between tasks, and refuse tasks that name what is unmapped.
 
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
 use provenance::{Ask, Operation, Revoked, Role, WorkerRef};

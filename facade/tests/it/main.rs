@@ -21,6 +21,7 @@ mod runs;
 mod settings;
 mod start;
 mod texts;
+mod threads;
 mod watching;
 
 procfork::testing::tests! {
@@ -66,6 +67,9 @@ procfork::testing::tests! {
     closing::the_reader_of_a_killed_program_sees_the_end,
     closing::a_worker_dropped_with_a_run_in_progress_ends_its_tree_and_the_run_and_says_so,
     closing::a_tree_is_started_and_awaited_in_an_asynchronous_program,
+    threads::looking_and_dropping_beside_runs_loses_no_wake_up,
+    threads::a_respawn_beside_runs_waits_for_none_of_them,
+    threads::many_buffers_released_on_an_idle_tree_are_all_unmapped,
     runs::a_vector_add_over_two_chips_is_right,
     runs::conflicting_tasks_run_in_the_order_of_submission,
     runs::independent_tasks_of_two_sub_workers_overlap,

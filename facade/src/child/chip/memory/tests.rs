@@ -121,7 +121,9 @@ fn no_forged_request_reaches_the_device() {
         ControlRequest::UnmapDomain {
             windows: vec![window(9, 4000)],
         },
-        ControlRequest::Unmap { buffer },
+        ControlRequest::Unmap {
+            buffers: vec![buffer],
+        },
     ];
     let mut reasons = Vec::new();
     for request in forged {

@@ -1,0 +1,137 @@
+//! One worker used by several threads at once: each of them gets on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use facade::{Error, Health, args, on};
+use nix::sys::signal::Signal;
+
+use crate::support::{INCREMENT, builder, kill, n_mappings, nothing, pids, wait_gone};
+
+/// Enough for threads to meet in every place where one lets go of what another waits for.
+const ROUNDS: usize = 400;
+
+pub(crate) fn looking_and_dropping_beside_runs_loses_no_wake_up() {
+    let node = builder(1, 2).build().unwrap();
+    let f = node.register_fn("f", nothing).unwrap();
+    let increment = node.register_chip(&INCREMENT).unwrap();
+    node.init().unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                assert_eq!(node.health(), Health::Ready);
+                node.tree().unwrap();
+            }
+        });
+        let dropping = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                drop(node.buffer::<f32>(16).unwrap());
+            }
+        });
+        let submitting = scope.spawn(|| {
+            for _ in 0..ROUNDS {
+                let handle = node.submit(|orch| orch.submit_sub(&f, args()).map(drop));
+                handle.unwrap().wait().unwrap();
+            }
+        });
+        for round in 0..ROUNDS {
+            let x = node.buffer::<f32>(16).unwrap();
+            node.run(|orch| {
+                orch.submit_next_level(&increment, args().inout(&x), on(0))?;
+                orch.submit_sub(&f, args().input(&x))
+            })
+            .unwrap_or_else(|error| panic!("round {round}: {error}"));
+        }
+        submitting.join().unwrap();
+        over.store(true, Ordering::Relaxed);
+        looking.join().unwrap();
+        dropping.join().unwrap();
+    });
+    node.close().unwrap();
+}
+
+/// A dead worker is started again while others work and detached runs begin: nobody waits for the other's end.
+pub(crate) fn a_respawn_beside_runs_waits_for_none_of_them() {
+    let node = builder(0, 3)
+        .name("root")
+        .start_mode(facade::StartMode::Spawn)
+        .build()
+        .unwrap();
+    let f = node.register_fn("f", nothing).unwrap();
+    node.init().unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let submitting = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let submitted = node.submit(|orch| {
+                    for _ in 0..20 {
+                        orch.submit_sub(&f, args())?;
+                    }
+                    Ok(())
+                });
+                // Tasks on the worker that is killed fail; the others go on.
+                let _typed: Result<(), Error> = submitted.and_then(|handle| handle.wait());
+            }
+        });
+        for _ in 0..5 {
+            let pid = node.tree().unwrap().children[1].pid;
+            kill(pid, Signal::SIGKILL);
+            wait_gone(&[pid]);
+            while !matches!(node.health(), Health::Degraded { .. }) {
+                std::thread::yield_now();
+            }
+            node.respawn("root/sub1").unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+        submitting.join().unwrap();
+    });
+    assert_eq!(node.health(), Health::Ready);
+    node.close().unwrap();
+}
+
+/// Nobody drives an idle tree, and yet what is released is unmapped everywhere, however much at once.
+pub(crate) fn many_buffers_released_on_an_idle_tree_are_all_unmapped() {
+    let root = builder(1, 1)
+        .worker(builder(1, 1).name("below"))
+        .build()
+        .unwrap();
+    let f = root.register_fn("f", nothing).unwrap();
+    let increment = root.register_chip(&INCREMENT).unwrap();
+    let deep = (f.clone(), increment.clone());
+    let below = root
+        .register_orchestration("below", move |orch, list| {
+            orch.submit_sub(&deep.0, args().input(&list.tensor(0)?))?;
+            orch.submit_next_level(&deep.1, args().inout(&list.tensor(0)?), on(0))
+                .map(drop)
+        })
+        .unwrap();
+    root.init().unwrap();
+    let buffers: Vec<_> = (0..12).map(|_| root.buffer::<f32>(4096).unwrap()).collect();
+    root.run(|orch| {
+        for x in &buffers {
+            orch.submit_sub(&f, args().input(x))?;
+            orch.submit_next_level(&increment, args().inout(x), on(0))?;
+            orch.submit_next_level(&below, args().inout(x), on(1))?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    let all = pids(&root.tree().unwrap());
+    let mapped = || {
+        all.iter()
+            .map(|pid| n_mappings(*pid, "buffer"))
+            .sum::<usize>()
+    };
+    assert!(mapped() >= 12, "{}", mapped());
+    drop(buffers);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while mapped() > 0 {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "{} are still mapped",
+            mapped()
+        );
+        std::thread::yield_now();
+    }
+    root.close().unwrap();
+}
