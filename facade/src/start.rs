@@ -348,7 +348,15 @@ impl Start<'_> {
         if let Some(job) = jobs.iter().find(|job| failed(job)) {
             return Err(self.subtree(job).err().unwrap_or_else(|| self.late(jobs)));
         }
-        jobs.iter().map(|job| self.subtree(job)).collect()
+        let nodes: Vec<TreeNode> = jobs
+            .iter()
+            .map(|job| self.subtree(job))
+            .collect::<Result<_, _>>()?;
+        let mut lines = self.engine.claim_lines();
+        for (job, node) in jobs.iter().zip(&nodes) {
+            lines.all[job.line].note_below(node);
+        }
+        Ok(nodes)
     }
 
     /// The path of a child. The line has it too, but somebody may be driving.

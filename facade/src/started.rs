@@ -167,7 +167,10 @@ impl Started {
         let patience = until + LOOK_PATIENCE;
         self.engine.wait_until(Some(patience), &|| job.is_done());
         let cause = match job.outcome() {
-            Some(JobOutcome::Reply(ControlReply::Ready(node))) => return Ok(node.clone()),
+            Some(JobOutcome::Reply(ControlReply::Ready(node))) => {
+                self.engine.claim_lines().all[index].note_below(node);
+                return Ok(node.clone());
+            }
             Some(JobOutcome::Reply(ControlReply::Failed(remote))) => {
                 StartCause::Remote(remote.clone())
             }

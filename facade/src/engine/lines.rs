@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashSet;
 use mailbox::{Event, FdChannel, Identity, Outcome, ParentEnd, Waiter};
-use procfork::Children;
+use procfork::{Children, ProcessInfo, ProcessState};
 use taskgraph::{BufferId, Dispatch, DispatchId, TaskId, WorkerId};
 
 use crate::buffer::BufferCore;
 use crate::control::{self, ControlReply, ControlRequest, RemoteError};
 use crate::error::{Name, TaskCause, WorkerDied};
+use crate::tree::TreeNode;
 use crate::wire::WireBuffer;
 
 use super::core::{Core, Hold, Job, JobOutcome};
@@ -43,6 +44,8 @@ pub(crate) struct Line {
     unmaps: Vec<BufferId>,
     job: Option<Arc<Job>>,
     pub(crate) died: Option<WorkerDied>,
+    /// The processes below the child, which die after it.
+    below: Vec<ProcessInfo>,
 }
 
 impl Line {
@@ -56,6 +59,31 @@ impl Line {
             unmaps: Vec::new(),
             job: None,
             died: None,
+            below: Vec::new(),
+        }
+    }
+
+    /// Notes which processes the subtree of the child has.
+    pub(crate) fn note_below(&mut self, node: &TreeNode) {
+        let pids = node
+            .flatten()
+            .into_iter()
+            .filter(|below| below.pid != self.pid);
+        let pids = pids.filter_map(|below| procfork::Pid::new(below.pid.cast_signed()));
+        self.below
+            .extend(pids.filter_map(|pid| ProcessInfo::of(pid).ok()));
+    }
+
+    /// Waits until nothing below a dead child runs any more. The kernel ends those processes after it; until then they may
+    /// write what its tasks were given.
+    fn await_gone_below(&self) {
+        let deadline = Instant::now() + CAUSE_PATIENCE;
+        let runs = |seen: &ProcessInfo| {
+            let now = ProcessInfo::of(seen.pid);
+            now.is_ok_and(|now| now.is_same(seen) && now.state != ProcessState::Zombie)
+        };
+        while self.below.iter().any(runs) && Instant::now() < deadline {
+            std::thread::yield_now();
         }
     }
 
@@ -330,9 +358,11 @@ impl Lines {
         } else {
             child.try_wait().ok().flatten()
         };
+        let cause = cause.or(dying.then_some(procfork::ExitCause::Lost))?;
+        self.all[index].await_gone_below();
         Some(Dead {
             index,
-            cause: cause.or(dying.then_some(procfork::ExitCause::Lost))?,
+            cause,
             last_words: child.last_words(),
         })
     }
