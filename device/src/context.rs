@@ -18,6 +18,8 @@
 //!   overlap each other have their blocks executed one after the other;
 //! - *exclusive among tasks*: tasks that run at the same time touch nothing in common that one of
 //!   them writes, by the edges of the graph. A task with a `NoDep` argument runs alone.
+//! - *exclusive among chips*: a window is mapped by other chips too, in other processes. Whoever maps
+//!   it there keeps runs apart that conflict ([`crate::Window`]); this crate cannot check it.
 //!
 //! Nothing else in the crate hands out references into device memory.
 

@@ -1,9 +1,9 @@
 //! Domains: memory that several chips share, from its allocation to its end.
 
 use facade::{
-    ChipArgs, ChipCallable, ChipOrchestrator, DomainError, Error, Kernel, KernelContext,
-    KernelError, MemoryError, OrchestrationError, SubmitError, Worker, any, args, core_args, named,
-    on,
+    AllReduce, Args, ChipArgs, ChipCallable, ChipOrchestrator, DomainError, Error, Kernel,
+    KernelContext, KernelError, MemoryError, OrchestrationError, Orchestrator, Reduce, StartMode,
+    SubmitError, Worker, any, args, core_args, named, on,
 };
 use nix::sys::signal::Signal;
 
@@ -410,4 +410,44 @@ pub(crate) fn a_domain_of_a_dead_member_is_gone_and_another_can_be_made() {
         "{stale:?}"
     );
     node.close().unwrap();
+}
+
+/// Sums over the chips below and hands the sum up: what an orchestration that captured nothing can do.
+fn sum_below(orch: &mut Orchestrator<'_>, list: &Args) -> Result<(), Error> {
+    let (collectives, copy) = (orch.collectives()?, orch.chip("copy")?);
+    let domain = orch.allocate_domain("below", &[1, 0], 1024, &[named::<f32>("x", 4)])?;
+    let x = domain.buffer::<f32>("x")?;
+    for (rank, of) in x.iter().enumerate() {
+        orch.copy_to(of, &[rank as f32 + 1.0; 4])?;
+    }
+    collectives.all_reduce(orch, &x, &x, Reduce::Sum, AllReduce::Ring)?;
+    let scratch = orch.malloc::<f32>(0, 4)?;
+    orch.submit_next_level(&copy, args().input(&x[0]).output(&scratch), any())?;
+    let up = args().input(&scratch).output(&list.tensor(0)?);
+    orch.submit_next_level(&copy, up, any())?;
+    orch.free_after_runs(scratch)
+}
+
+pub(crate) fn an_orchestration_below_the_root_has_domains_also_in_a_spawned_tree() {
+    for mode in [StartMode::Fork, StartMode::Spawn] {
+        let below = builder(2, 0).start_mode(mode).device_memory(2048);
+        let root = builder(0, 0)
+            .start_mode(mode)
+            .worker(below)
+            .build()
+            .unwrap();
+        root.register_collectives().unwrap();
+        root.register_chip(&COPY).unwrap();
+        let sum = root.register_orchestration("sum", sum_below).unwrap();
+        root.init().unwrap();
+        let out = root.buffer::<f32>(4).unwrap();
+        // More often than the budget below holds, were anything forgotten.
+        for _ in 0..5 {
+            root.run(|orch| orch.submit_next_level(&sum, args().output(&out), on(0)))
+                .unwrap();
+            assert_eq!(out.to_vec().unwrap(), [3.0; 4], "{mode:?}");
+            out.copy_from(&[0.0; 4]).unwrap();
+        }
+        root.close().unwrap();
+    }
 }

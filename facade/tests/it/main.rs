@@ -144,6 +144,7 @@ procfork::testing::tests! {
     domains::a_window_is_refused_where_it_is_not_seen_and_where_that_is_not_decided,
     domains::a_domain_that_does_not_fit_leaves_nothing,
     domains::a_domain_of_a_dead_member_is_gone_and_another_can_be_made,
+    domains::an_orchestration_below_the_root_has_domains_also_in_a_spawned_tree,
     nested::a_tree_of_three_levels_runs_orchestrations_below,
     nested::a_failure_two_levels_down_names_where_it_began,
     nested::a_start_that_fails_two_levels_down_leaves_nothing,
