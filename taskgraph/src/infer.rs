@@ -17,7 +17,7 @@
 //! ended gives up its own records and no others; records that were taken over wait on the chain
 //! until then. So the number of records is bounded by the accesses of the live tasks, plus one for
 //! each split, and a split belongs to a live writer. Buffers without records are kept for their next
-//! use, but never more of them than there are with records.
+//! use, a number in proportion to the most that ever had records at once.
 
 mod buffers;
 mod index;

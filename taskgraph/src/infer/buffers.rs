@@ -63,7 +63,9 @@ impl Buffers {
     pub(super) fn leave(&mut self, buffer: u32) {
         if self.all[buffer as usize].is_unused() {
             self.n_unused += 1;
-            if self.n_unused > SPARE + self.by_id.len() / 2 {
+            // A sweep looks at every bucket, so it must be worth that many steps, also after a peak. A quarter leaves the
+            // table less than half full, so that it cleans up in place and does not grow.
+            if self.n_unused > SPARE + self.by_id.num_buckets() / 4 {
                 self.sweep();
             }
         }
@@ -114,3 +116,6 @@ impl Buffers {
         self.n_unused = 0;
     }
 }
+
+#[cfg(test)]
+mod tests;
