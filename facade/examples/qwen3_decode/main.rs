@@ -12,6 +12,8 @@
 //! Every step is checked: its logits, and what it wrote to the cache and what it left alone there. Without arguments two
 //! models are decoded, one of forty small layers with seeded weights and one of two layers from safetensors files, each
 //! with `bf16` and with `f32` activations.
+//!
+//! xtask: run with --steps 5
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
