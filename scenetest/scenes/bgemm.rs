@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use facade::{
     ChipArgs, ChipCallable, ChipOrchestrator, CoreType, Kernel, KernelBody, KernelContext,
-    KernelError, KernelSource, OrchestrationError, args, core_args, on,
+    KernelError, KernelSource, OrchestrationError, Platform, args, core_args, on,
 };
 use scenetest::{Case, Failure, HostTensor, Scene, SceneContext, Tensors, Tolerance};
 
@@ -96,7 +96,11 @@ pub(crate) fn scene() -> Scene {
 
 /// The same in C++.
 pub(crate) fn cpp() -> Scene {
-    product(Scene::new("bgemm_cpp", |cx| run(cx, &BGEMM_CPP)).callables([&BGEMM_CPP]))
+    product(
+        Scene::new("bgemm_cpp", |cx| run(cx, &BGEMM_CPP))
+            .platforms(Platform::ALL)
+            .callables([&BGEMM_CPP]),
+    )
 }
 
 fn product(scene: Scene) -> Scene {

@@ -3,7 +3,7 @@
 
 use facade::{
     ChipArgs, ChipCallable, ChipOrchestrator, CoreType, Kernel, KernelBody, KernelSource,
-    OrchestrationError, args, core_args, on,
+    OrchestrationError, Platform, args, core_args, on,
 };
 use scenetest::{Case, Failure, HostTensor, Scene, SceneContext, Tensors, Tolerance};
 
@@ -57,7 +57,9 @@ pub(crate) fn scene() -> Scene {
 
 /// The same in C++.
 pub(crate) fn cpp() -> Scene {
-    sum(Scene::new("vector_add_cpp", |cx| run(cx, &VECTOR_ADD_CPP)).callables([&VECTOR_ADD_CPP]))
+    sum(Scene::new("vector_add_cpp", |cx| run(cx, &VECTOR_ADD_CPP))
+        .platforms(Platform::ALL)
+        .callables([&VECTOR_ADD_CPP]))
 }
 
 fn sum(scene: Scene) -> Scene {

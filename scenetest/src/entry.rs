@@ -58,9 +58,9 @@ enum MainError {
     #[error(transparent)]
     Golden(#[from] GoldenError),
     #[error(
-        "compile kernels: none of the selected scenes names a callable whose kernels have sources"
+        "compile kernels: none of the selected scenes is for {platform} and names a callable whose kernels have sources"
     )]
-    NothingToCompile,
+    NothingToCompile { platform: Platform },
     #[error("run the session")]
     Session(#[source] io::Error),
     #[error("write {what}")]
@@ -71,7 +71,7 @@ impl MainError {
     fn exit_code(&self) -> u8 {
         match self {
             Self::Select(error) if error.is_no_match() => exit::NO_MATCH,
-            Self::NothingToCompile => exit::NO_MATCH,
+            Self::NothingToCompile { .. } => exit::NO_MATCH,
             Self::Select(_) | Self::NotListed(_) | Self::Golden(_) => exit::USAGE,
             Self::Session(_) | Self::Report { .. } => exit::INTERNAL,
         }
@@ -147,7 +147,9 @@ fn compile(all: Vec<Candidate<'_>>, args: &Args) -> Result<u8, MainError> {
         .map_or_else(compile::processors, usize::from);
     let compiled = compile::all(scenes, args.platform, jobs);
     if compiled.kernels == 0 {
-        return Err(MainError::NothingToCompile);
+        return Err(MainError::NothingToCompile {
+            platform: args.platform,
+        });
     }
     let _ = io::stderr().write_all(compiled.errors.as_bytes());
     let sums = format!(

@@ -77,6 +77,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "ndarray")]
+mod array;
 mod random;
 mod scene;
 mod tensor;

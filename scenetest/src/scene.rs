@@ -84,7 +84,8 @@ impl Scene {
         self
     }
 
-    /// The platforms that it is for; on others it is skipped.
+    /// The platforms that it is for; on others it is skipped. `Platform::ALL` for a scene whose kernels
+    /// all have sources: a Rust function runs on the simulators alone.
     #[must_use]
     pub fn platforms(mut self, platforms: impl Into<Vec<Platform>>) -> Self {
         self.platforms = platforms.into();

@@ -64,7 +64,8 @@ impl HostTensor {
         let same =
             |((&stride, &wanted), &size): ((&usize, &usize), &usize)| size == 1 || stride == wanted;
         if strides.len() != shape.len() || !strides.iter().zip(&dense).zip(shape).all(same) {
-            let (shape, strides) = (shape.to_vec(), strides.to_vec());
+            let strides = strides.iter().map(|&stride| stride as isize).collect();
+            let shape = shape.to_vec();
             return Err(TensorError::NotContiguous {
                 shape,
                 strides,
@@ -147,7 +148,8 @@ fn count(shape: &[usize]) -> Result<usize, TensorError> {
     })
 }
 
-fn dense_strides(shape: &[usize]) -> Vec<usize> {
+/// The strides of a row-major tensor without gaps.
+pub(crate) fn dense_strides(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; shape.len()];
     for dim in (1..shape.len()).rev() {
         strides[dim - 1] = strides[dim] * shape[dim];
@@ -192,7 +194,7 @@ pub enum TensorError {
         /// The shape.
         shape: Vec<usize>,
         /// The strides, in elements.
-        strides: Vec<usize>,
+        strides: Vec<isize>,
         /// What they would have to be.
         dense: Vec<usize>,
     },

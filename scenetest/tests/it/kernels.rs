@@ -104,7 +104,7 @@ pub(crate) fn compiling_nothing_is_an_error() {
     assert!(
         nothing
             .stderr
-            .contains("none of the selected scenes names a callable")
+            .contains("none of the selected scenes is for sim and names a callable")
     );
     let missing = cache.run(&["compile", "zebra"]);
     assert_eq!(missing.code, 3);

@@ -221,7 +221,7 @@ pub(crate) fn the_report_is_the_model_and_stays_so_under_load() {
     drop(load);
 }
 
-/// More by hand: the model was tried with 20.
+/// More by hand; the deadline of a test has room for three. The model was tried in 21.
 fn repeats() -> usize {
     let wanted = std::env::var("SCENETEST_REPEATS").ok();
     wanted.and_then(|wanted| wanted.parse().ok()).unwrap_or(1)
