@@ -27,7 +27,7 @@ struct Options {
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
     max_kib: u32,
     /// How often to repeat; the fastest counts.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 }
 
