@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use device::ScalarValue;
 use smallvec::SmallVec;
-use taskgraph::{ArgsError, BufferId, Scalar, Tag, TaskArgs, TaskId, Tensor};
+use taskgraph::capture::IntoScalar;
+use taskgraph::{ArgsError, BufferId, Scalar, Tag, TaskArgs, Tensor, TensorError};
 
 use crate::buffer::{Buffer, BufferCore, View};
 use crate::device_memory::DeviceBuffer;
@@ -21,6 +22,8 @@ pub const ARGS_MAX: usize = 1024;
 pub(crate) enum Backing {
     Shared(Arc<BufferCore>),
     Device(provenance::Span),
+    /// Intermediate memory of a graph that is being recorded: there is none yet.
+    Recorded,
 }
 
 /// A tensor and what stands behind it, as sealed traits hand them over.
@@ -35,7 +38,7 @@ impl Backing {
     pub(crate) fn id(&self) -> Option<BufferId> {
         match self {
             Backing::Shared(core) => Some(core.id()),
-            Backing::Device(_) => None,
+            Backing::Device(_) | Backing::Recorded => None,
         }
     }
 
@@ -43,7 +46,7 @@ impl Backing {
     pub(crate) fn span(&self) -> Option<provenance::Span> {
         match self {
             Backing::Device(span) => Some(*span),
-            Backing::Shared(_) => None,
+            Backing::Shared(_) | Backing::Recorded => None,
         }
     }
 }
@@ -57,6 +60,36 @@ mod sealed {
     )]
     pub trait AsTensor {
         fn parts(&self) -> Parts;
+    }
+}
+
+/// A task, or the tasks of a graph, that another one can come [after](ArgList::after).
+pub trait Precedes: precedes::Precedes {}
+
+impl<T: precedes::Precedes> Precedes for T {}
+
+mod precedes {
+    use crate::graph::GraphHandle;
+    use crate::orchestrator::TaskHandle;
+
+    #[expect(
+        unnameable_types,
+        reason = "sealed: only this crate knows what a task is"
+    )]
+    pub trait Precedes {
+        fn handles(&self) -> &[TaskHandle];
+    }
+
+    impl Precedes for TaskHandle {
+        fn handles(&self) -> &[TaskHandle] {
+            std::slice::from_ref(self)
+        }
+    }
+
+    impl Precedes for GraphHandle {
+        fn handles(&self) -> &[TaskHandle] {
+            self.tasks()
+        }
     }
 }
 
@@ -74,7 +107,7 @@ impl<T: Element> sealed::AsTensor for Buffer<T> {
 
 impl<T: Element> sealed::AsTensor for View<T> {
     fn parts(&self) -> Parts {
-        Parts(*self.tensor(), Backing::Shared(Arc::clone(self.core())))
+        Parts(*self.tensor(), self.backing().clone())
     }
 }
 
@@ -86,7 +119,7 @@ impl<T: Element> sealed::AsTensor for DeviceBuffer<T> {
 
 impl sealed::AsTensor for ArgTensor {
     fn parts(&self) -> Parts {
-        Parts(self.tensor, Backing::Shared(Arc::clone(&self.core)))
+        Parts(self.tensor, self.backing.clone())
     }
 }
 
@@ -98,7 +131,7 @@ impl sealed::AsTensor for ArgTensor {
 pub struct ArgList {
     args: TaskArgs,
     backings: SmallVec<[Backing; 3]>,
-    order: SmallVec<[TaskId; 2]>,
+    order: SmallVec<[TaskHandle; 2]>,
     fault: Option<ArgsError>,
     too_many: bool,
 }
@@ -140,17 +173,17 @@ impl ArgList {
         self.tensor(tensor, Tag::NoDep)
     }
 
-    /// A scalar.
-    pub fn scalar(mut self, value: impl Into<Scalar>) -> Self {
+    /// A scalar: a value, or a scalar of a graph that is passed on.
+    pub fn scalar(mut self, value: impl IntoScalar) -> Self {
         self.args.scalar(value);
         self.too_many |= self.args.scalars().len() > ARGS_MAX;
         self
     }
 
-    /// Starts the task only after `task` has ended well, besides what the graph infers. If that one fails, this one is
-    /// skipped.
-    pub fn after(mut self, task: &TaskHandle) -> Self {
-        self.order.push(task.0);
+    /// Starts the task only after `task` (or all of the tasks of a graph) has ended well, besides what is inferred. If
+    /// that one fails, this one is skipped.
+    pub fn after(mut self, task: &impl Precedes) -> Self {
+        self.order.extend_from_slice(task.handles());
         self
     }
 
@@ -170,7 +203,7 @@ impl ArgList {
     }
 
     /// Tasks that this one follows in any case.
-    pub(crate) fn order(&self) -> &[TaskId] {
+    pub(crate) fn order(&self) -> &[TaskHandle] {
         &self.order
     }
 
@@ -190,10 +223,19 @@ impl ArgList {
 #[derive(Debug, Clone)]
 pub struct ArgTensor {
     tensor: Tensor,
-    core: Arc<BufferCore>,
+    backing: Backing,
 }
 
 impl ArgTensor {
+    pub(crate) fn new(tensor: Tensor, backing: Backing) -> Self {
+        Self { tensor, backing }
+    }
+
+    fn with(&self, tensor: Result<Tensor, TensorError>) -> Result<Self, ArgError> {
+        let tensor = tensor.map_err(ArgError::View)?;
+        Ok(Self::new(tensor, self.backing.clone()))
+    }
+
     /// The description of the view.
     #[must_use]
     pub fn tensor(&self) -> &Tensor {
@@ -207,11 +249,33 @@ impl ArgTensor {
     /// [`ArgError::View`] when the dimension does not exist or the range leaves it.
     pub fn slice(&self, dim: usize, range: std::ops::Range<usize>) -> Result<Self, ArgError> {
         let range = range.start as u64..range.end as u64;
-        let tensor = self.tensor.slice(dim, range).map_err(ArgError::View)?;
-        Ok(Self {
-            tensor,
-            core: Arc::clone(&self.core),
-        })
+        self.with(self.tensor.slice(dim, range))
+    }
+
+    /// The same elements with two dimensions exchanged.
+    ///
+    /// # Errors
+    ///
+    /// [`ArgError::View`] when a dimension does not exist.
+    pub fn transpose(&self, a: usize, b: usize) -> Result<Self, ArgError> {
+        self.with(self.tensor.transpose(a, b))
+    }
+
+    /// The same elements in another shape, row-major.
+    ///
+    /// # Errors
+    ///
+    /// [`ArgError::View`] when the number of elements differs or the view is not contiguous.
+    pub fn reshape(&self, shape: &[usize]) -> Result<Self, ArgError> {
+        let shape: SmallVec<[u64; 5]> = shape.iter().map(|&len| len as u64).collect();
+        self.with(self.tensor.reshape(&shape))
+    }
+}
+
+impl<T: Element> From<View<T>> for ArgTensor {
+    /// Forgets the element type, for code that goes through tensors of both kinds.
+    fn from(view: View<T>) -> Self {
+        Self::new(*view.tensor(), view.backing().clone())
     }
 }
 
@@ -269,10 +333,8 @@ impl Args {
     pub fn tensor(&self, index: usize) -> Result<ArgTensor, ArgError> {
         let grant = self.grant(index)?;
         let core = grant.core().ok_or(ArgError::OnDevice { index })?;
-        Ok(ArgTensor {
-            tensor: *grant.tensor(),
-            core: Arc::clone(core),
-        })
+        let backing = Backing::Shared(Arc::clone(core));
+        Ok(ArgTensor::new(*grant.tensor(), backing))
     }
 
     /// Scalar `index`.

@@ -22,6 +22,7 @@ use mailbox::Segment;
 use parking_lot::Mutex;
 use taskgraph::{BufferId, Tensor};
 
+use crate::args::Backing;
 use crate::element::Element;
 use crate::error::{BufferError, Error};
 use crate::view::{HostView, HostViewMut};
@@ -96,6 +97,12 @@ impl BufferCore {
 
     pub(crate) fn segment(&self) -> &Segment {
         &self.segment
+    }
+
+    /// Whether no unfinished task and no view uses it.
+    pub(crate) fn is_idle(&self) -> bool {
+        let uses = *self.uses.lock();
+        uses.tasks_reading + uses.tasks_writing + uses.host_views == 0 && !uses.host_writer
     }
 
     /// Counts an unfinished task in, or refuses it because of a conflicting host view.
@@ -253,7 +260,7 @@ impl<T: Element> Buffer<T> {
     #[must_use]
     pub fn whole(&self) -> View<T> {
         View {
-            core: Arc::clone(&self.core),
+            backing: Backing::Shared(Arc::clone(&self.core)),
             tensor: self.tensor,
             element: PhantomData,
         }
@@ -336,7 +343,7 @@ impl<T: Element> Buffer<T> {
 
 /// A typed view of a shared buffer: what tasks name as an argument. Cheap to clone, keeps the memory alive.
 pub struct View<T: Element> {
-    core: Arc<BufferCore>,
+    backing: Backing,
     tensor: Tensor,
     element: PhantomData<T>,
 }
@@ -359,7 +366,7 @@ impl<T: Element> View<T> {
     /// `tensor` lies in the memory of `core` and holds elements of `T`.
     pub(crate) fn new(core: Arc<BufferCore>, tensor: Tensor) -> Self {
         Self {
-            core,
+            backing: Backing::Shared(core),
             tensor,
             element: PhantomData,
         }
@@ -367,7 +374,7 @@ impl<T: Element> View<T> {
 
     fn with(&self, tensor: Tensor) -> Self {
         Self {
-            core: Arc::clone(&self.core),
+            backing: self.backing.clone(),
             tensor,
             element: PhantomData,
         }
@@ -408,8 +415,17 @@ impl<T: Element> View<T> {
         Ok(self.with(self.tensor.reshape(&shape).map_err(BufferError::View)?))
     }
 
-    pub(crate) fn core(&self) -> &Arc<BufferCore> {
-        &self.core
+    /// Intermediate memory of a graph while it is recorded.
+    pub(crate) fn recorded(tensor: Tensor) -> Self {
+        Self {
+            backing: Backing::Recorded,
+            tensor,
+            element: PhantomData,
+        }
+    }
+
+    pub(crate) fn backing(&self) -> &Backing {
+        &self.backing
     }
 }
 

@@ -40,6 +40,7 @@ mod observer;
 mod pressure;
 mod probe;
 mod reclaim;
+mod replay;
 mod rings;
 mod run;
 
@@ -51,11 +52,12 @@ use std::time::{Duration, Instant};
 use mailbox::{Activity, Doorbell, FeedWriter, Waiter};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use procfork::{Children, ParentWatch};
-use taskgraph::{BufferId, BufferKind, Scheduler};
+use taskgraph::{BufferId, Scheduler};
 
 use crate::buffer::{BufferCore, Home};
 use crate::config::Limits;
-use crate::error::{BufferError, Error, Name, StartCause};
+use crate::error::{Error, Name, StartCause};
+use crate::graph::GraphCache;
 use crate::logs::Logs;
 
 pub(crate) use self::core::{Core, DeviceUse, Hold, Job, JobOutcome, NewTask, Waiting};
@@ -63,6 +65,7 @@ use self::guards::{ClaimedLines, HeldLines, Wanted};
 pub(crate) use self::lines::{Line, LineKind, Lines};
 pub(crate) use self::probe::ParentProbe;
 use self::probe::TreeProbe;
+pub(crate) use self::replay::GraphRecord;
 use self::rings::Rings;
 pub(crate) use self::run::RunCell;
 
@@ -100,6 +103,8 @@ pub(crate) struct Engine {
     /// The memory of intermediate tensors. A lock of its own, never held with another.
     rings: Mutex<Rings>,
     pub(crate) children: RwLock<Children>,
+    /// The graphs that orchestrations of this worker recorded.
+    graphs: GraphCache,
     /// The parent of this process, where it is itself a child.
     watch: Option<ParentWatch>,
     /// What workers log.
@@ -148,6 +153,7 @@ impl Engine {
             released: Mutex::default(),
             rings: Mutex::new(rings),
             children,
+            graphs: GraphCache::new(),
             watch,
             logs,
             next_buffer: AtomicU64::new(1),
@@ -176,19 +182,6 @@ impl Engine {
     /// Whether this process is the root of its tree.
     pub(crate) fn is_root(&self) -> bool {
         self.watch.is_none()
-    }
-
-    /// A new shared buffer of this worker.
-    pub(crate) fn create_buffer(&self, bytes: usize) -> Result<Arc<BufferCore>, BufferError> {
-        let refused = |error: mailbox::SegmentError| BufferError::Memory {
-            bytes,
-            reason: crate::control::chain(&error),
-        };
-        let segment = mailbox::Segment::create("buffer", bytes).map_err(refused)?;
-        // Relaxed: only uniqueness matters.
-        let id = self.next_buffer.fetch_add(1, Ordering::Relaxed);
-        let id = BufferId::new(self.incarnation, id, 0, BufferKind::Shared);
-        Ok(self.adopt_buffer(id, segment))
     }
 
     /// A buffer of a worker above, which tasks below may name.

@@ -11,11 +11,13 @@ use crate::progress::StartProgress;
 
 mod callable;
 mod domain;
+mod graph;
 mod memory;
 mod task;
 
 pub use callable::{AgreeCause, CallableError};
 pub use domain::DomainError;
+pub use graph::GraphFileError;
 pub use memory::{BufferError, MemoryError};
 pub use task::{ArgError, RunError, SubmitError, TaskCause};
 
@@ -53,6 +55,9 @@ pub enum Error {
     /// A domain or a collective over it was refused.
     #[error(transparent)]
     Domain(#[from] DomainError),
+    /// A file of recorded graphs was not written or not read.
+    #[error(transparent)]
+    GraphFile(#[from] GraphFileError),
     /// A close has not finished.
     #[error(transparent)]
     Close(#[from] CloseError),

@@ -29,6 +29,8 @@
 //! - **What workers run**: [`ChipCallable`] with its [`Kernel`]s, host functions over [`Args`], orchestrations; each
 //!   registered once and named by a [`Handle`].
 //! - **Runs**: [`Orchestrator`] submits tasks with [`args`] to a [`Target`] ([`on`], [`any`]); [`RunHandle`] waits.
+//! - **Graphs**: [`Orchestrator::graph`] records a body of tasks once and submits it as one task; [`GraphArgs`],
+//!   [`GraphStats`].
 //! - **What it does**: [`Worker::stats`], [`Worker::observe`] and [`Worker::take_trace`]; what workers log reaches your
 //!   own `tracing` subscriber.
 //! - **Data**: [`Buffer`] and its [`View`]s are shared by every process, [`DeviceBuffer`] lives on one chip over any number of
@@ -45,8 +47,7 @@
 //!
 //! # What it refuses to do
 //!
-//! It does not fork a process with several threads, and does not carry captured values into a spawned one. What is not built yet says so
-//! when it is called: [`Orchestrator::graph`]. It moves
+//! It does not fork a process with several threads, and does not carry captured values into a spawned one. It moves
 //! no data between machines. It never touches a device in the process that calls it.
 #![deny(unsafe_code)]
 
@@ -64,6 +65,7 @@ mod worker;
 
 mod agreement;
 mod callable;
+mod graph;
 mod orchestrator;
 mod run_handle;
 
@@ -90,7 +92,7 @@ mod wire;
 pub mod activity;
 mod error;
 
-pub use args::{ARGS_MAX, ArgList, ArgTensor, Args, AsTensor, args};
+pub use args::{ARGS_MAX, ArgList, ArgTensor, Args, AsTensor, Precedes, args};
 pub use buffer::{Buffer, View};
 pub use callable::{
     ChipHandle, FunctionHandle, Handle, NextLevel, OrchestrationHandle, TaskResult, kind,
@@ -103,9 +105,10 @@ pub use domain::{Domain, NamedBuffer, Symmetric, named};
 pub use element::Element;
 pub use error::{
     AgreeCause, ArgError, BufferError, CallableError, CloseError, ConfigError, DomainError, Error,
-    MemoryError, Name, RunError, StartCause, StartError, StateError, SubmitError, TaskCause,
-    WorkerDied,
+    GraphFileError, MemoryError, Name, RunError, StartCause, StartError, StateError, SubmitError,
+    TaskCause, WorkerDied,
 };
+pub use graph::{GraphArgs, GraphHandle, GraphStats, How};
 pub use memory_report::{ChipMemory, DeviceUsage, MemoryReport};
 pub use observe::{Histogram, Observe, Stats, TaskTrace, Trace, WorkerLoad};
 pub use orchestrator::{Orchestrator, Target, TaskHandle, any, on};
@@ -125,4 +128,7 @@ pub use device::{Artefact, CompileError, CompileOptions, KernelCompiler, Origin}
 pub use lifecycle::State;
 pub use procfork::{ExitCause, Resource, Settings};
 pub use provenance::DevicePtr;
+pub use taskgraph::capture::{
+    BoundaryScalar, DecodeError, FileError, IntoScalar, Mismatch, MismatchKind, NotRecordable,
+};
 pub use taskgraph::{DType, Scalar, Tag, Tensor};

@@ -5,24 +5,25 @@
 //! still submits others.
 
 mod scopes;
+mod submit;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use taskgraph::{Access, Placement, RunId, TaskArgs, TaskId, TaskSpec, WorkerId};
+use taskgraph::{Placement, RunId, TaskArgs, TaskId, TaskSpec, WorkerId};
 
-use crate::args::{ArgList, Args, Backing};
-use crate::buffer::Use;
+use crate::args::{ArgList, Backing};
 use crate::callable::{
     Callee, ChipHandle, FunctionHandle, NextLevel, OrchestrationHandle, Registry,
 };
 use crate::desk::Desk;
 use crate::domain::DomainCore;
 use crate::element::Element;
-use crate::engine::{DeviceUse, Engine, Hold, LineKind, NewTask};
-use crate::error::{BufferError, Error, SubmitError, TaskCause, WorkerDied};
+use crate::engine::{Engine, LineKind};
+use crate::error::{BufferError, Error, SubmitError};
+use crate::graph::Recording;
 use crate::tree_plan::Plan;
-use crate::wire;
 
 /// Where a next-level task runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,16 +48,27 @@ pub const fn any() -> Target {
 
 /// A submitted task, for explicit order: see [`ArgList::after`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TaskHandle(pub(crate) TaskId);
+pub struct TaskHandle {
+    pub(crate) id: TaskId,
+    /// The recording that it is a node of, if it is one.
+    pub(crate) recording: Option<NonZeroU32>,
+}
 
 /// Submits the tasks of one run.
 #[derive(Debug)]
 pub struct Orchestrator<'e> {
-    engine: &'e Engine,
+    pub(crate) engine: &'e Engine,
     plan: &'e Plan,
     /// The callables as they were when the run began.
-    registry: Arc<Registry>,
+    pub(crate) registry: Arc<Registry>,
     run: RunId,
+    /// Where tasks go that are recorded and not submitted.
+    pub(crate) recording: Option<Recording>,
+    /// What all tasks come after, because the graph that they are of does.
+    order: SmallVec<[TaskHandle; 2]>,
+    /// What was submitted so far, inside of the body of a graph.
+    pub(crate) tasks: SmallVec<[TaskHandle; 1]>,
+    is_inside: bool,
 }
 
 impl<'e> Orchestrator<'e> {
@@ -66,7 +78,23 @@ impl<'e> Orchestrator<'e> {
             plan,
             registry: plan.registry(),
             run,
+            recording: None,
+            order: SmallVec::new(),
+            tasks: SmallVec::new(),
+            is_inside: false,
         }
+    }
+
+    /// The orchestrator that the body of a graph is given, whose tasks come after these too.
+    pub(crate) fn inside(&self, order: &[TaskHandle]) -> Orchestrator<'e> {
+        let mut inner = Orchestrator {
+            registry: Arc::clone(&self.registry),
+            order: self.order.clone(),
+            is_inside: true,
+            ..Orchestrator::new(self.engine, self.plan, self.run)
+        };
+        inner.order.extend_from_slice(order);
+        inner
     }
 
     /// The number of next-level workers; [`on`] takes an index below it.
@@ -108,6 +136,7 @@ impl<'e> Orchestrator<'e> {
     /// # Errors
     ///
     /// [`Error::Submit`], [`Error::Callable`] or [`Error::Buffer`]; nothing was submitted then.
+    #[track_caller]
     pub fn submit_next_level(
         &mut self,
         callable: &impl NextLevel,
@@ -122,8 +151,9 @@ impl<'e> Orchestrator<'e> {
             [worker] => Placement::On(worker),
             _ => Placement::AnyOf(&suited),
         };
-        let spec = TaskSpec::new(placement).args(task_args).after(args.order());
-        self.submit(&callee, spec, &[(task_args, backings)], &suited)
+        let spec = TaskSpec::new(placement).args(task_args);
+        let members = [(task_args, backings)];
+        self.submit(&callee, spec, args.order(), &members, &suited)
     }
 
     /// Submits one task that runs on several next-level workers at once, and completes once all have. Member `i` gets
@@ -133,6 +163,7 @@ impl<'e> Orchestrator<'e> {
     ///
     /// As [`Orchestrator::submit_next_level`]; also when there is no member, two share a worker, or two write the same
     /// bytes.
+    #[track_caller]
     pub fn submit_next_level_group(
         &mut self,
         callable: &impl NextLevel,
@@ -153,6 +184,7 @@ impl<'e> Orchestrator<'e> {
     /// # Errors
     ///
     /// [`Error::Submit`], [`Error::Callable`] or [`Error::Buffer`]; nothing was submitted then.
+    #[track_caller]
     pub fn submit_sub(
         &mut self,
         function: &FunctionHandle,
@@ -162,10 +194,8 @@ impl<'e> Orchestrator<'e> {
         self.registry.own(function)?;
         self.need_sub_worker(&callee)?;
         let (task_args, backings) = args.checked()?;
-        let spec = TaskSpec::new(Placement::Sub)
-            .args(task_args)
-            .after(args.order());
-        self.submit(&callee, spec, &[(task_args, backings)], &[])
+        let spec = TaskSpec::new(Placement::Sub).args(task_args);
+        self.submit(&callee, spec, args.order(), &[(task_args, backings)], &[])
     }
 
     /// Submits one task that runs on as many sub workers at once as there are argument lists, and completes once.
@@ -173,6 +203,7 @@ impl<'e> Orchestrator<'e> {
     /// # Errors
     ///
     /// As [`Orchestrator::submit_sub`]; also when there is no member, or more than sub workers.
+    #[track_caller]
     pub fn submit_sub_group(
         &mut self,
         function: &FunctionHandle,
@@ -183,24 +214,6 @@ impl<'e> Orchestrator<'e> {
         self.need_sub_worker(&callee)?;
         let n_members = u32::try_from(members.len()).unwrap_or(u32::MAX);
         self.submit_group(&callee, Placement::SubGroup(n_members), members.iter(), &[])
-    }
-
-    /// Records `body` once per key and replays it.
-    ///
-    /// # Errors
-    ///
-    /// Always [`Error::NotBuilt`]: call the body itself meanwhile, which builds the same tasks each time.
-    pub fn graph<K>(
-        &mut self,
-        _key: K,
-        _args: ArgList,
-        _body: impl FnOnce(&mut Orchestrator<'_>, &Args) -> Result<(), Error>,
-    ) -> Result<TaskHandle, Error> {
-        let instead = "call the body itself, which submits the same tasks each time";
-        Err(Error::NotBuilt {
-            what: "record a graph",
-            instead,
-        })
     }
 
     /// Where device memory is asked for.
@@ -329,8 +342,9 @@ impl<'e> Orchestrator<'e> {
         Ok(SmallVec::from_slice(&[WorkerId(settled)]))
     }
 
+    #[track_caller]
     fn submit_group<'a>(
-        &self,
+        &mut self,
         callee: &Callee<'_>,
         placement: Placement<'_>,
         members: impl Iterator<Item = &'a ArgList>,
@@ -338,7 +352,7 @@ impl<'e> Orchestrator<'e> {
     ) -> Result<TaskHandle, Error> {
         let mut all = TaskArgs::new();
         let mut parts: SmallVec<[(&TaskArgs, &[Backing]); 4]> = SmallVec::new();
-        let mut order: SmallVec<[TaskId; 2]> = SmallVec::new();
+        let mut order: SmallVec<[TaskHandle; 2]> = SmallVec::new();
         for member in members {
             let (task_args, backings) = member.checked()?;
             for arg in task_args.tensors() {
@@ -355,91 +369,8 @@ impl<'e> Orchestrator<'e> {
             }
             .into());
         }
-        let spec = TaskSpec::new(placement).args(&all).after(&order);
-        self.submit(callee, spec, &parts, workers)
-    }
-
-    /// The common end of all submits: payloads, holds, the graph. Member `i` runs on `workers[i]`, where that is known:
-    /// it is wherever there is device memory.
-    fn submit(
-        &self,
-        callee: &Callee<'_>,
-        spec: TaskSpec<'_>,
-        members: &[(&TaskArgs, &[Backing])],
-        workers: &[WorkerId],
-    ) -> Result<TaskHandle, Error> {
-        let mut payloads = SmallVec::new();
-        let mut holds = SmallVec::new();
-        for (member, (args, backings)) in members.iter().enumerate() {
-            let payload = wire::encode(callee.digest, args, |at| backings[at].id());
-            if payload.len() > self.plan.payload_max() {
-                let (bytes, limit) = (payload.len(), self.plan.payload_max());
-                return Err(SubmitError::TooLarge {
-                    callable: Arc::clone(callee.name),
-                    bytes,
-                    limit,
-                }
-                .into());
-            }
-            payloads.push(payload);
-            self.hold(callee, args, backings, workers.get(member), &mut holds)?;
-        }
-        let mut task = NewTask {
-            spec,
-            callable: Arc::clone(callee.name),
-            payloads,
-            holds,
-        };
-        let is_full = |error: &taskgraph::SubmitError| {
-            matches!(error, taskgraph::SubmitError::SlotsFull { .. })
-        };
-        let submitted = self
-            .engine
-            .attempt(is_full, |core| core.submit(self.run, &mut task));
-        let id = submitted.map_err(|source| self.refused(callee, source))?;
-        Ok(TaskHandle(id))
-    }
-
-    /// Counts the task in at everything it names.
-    fn hold(
-        &self,
-        callee: &Callee<'_>,
-        args: &TaskArgs,
-        backings: &[Backing],
-        worker: Option<&WorkerId>,
-        holds: &mut SmallVec<[Hold; 3]>,
-    ) -> Result<(), Error> {
-        let mut spans: SmallVec<[provenance::Span; 3]> = SmallVec::new();
-        let mut uses: SmallVec<[DeviceUse; 3]> = SmallVec::new();
-        for (access, backing) in args.accesses().iter().zip(backings) {
-            match backing {
-                Backing::Shared(core) => holds.push(Hold::buffer(core, use_of(access))?),
-                Backing::Device(span) => {
-                    spans.push(*span);
-                    uses.push(DeviceUse {
-                        buffer: access.buffer,
-                        bytes: access.view.lo()..access.view.hi(),
-                        how: use_of(access),
-                    });
-                }
-            }
-        }
-        if spans.is_empty() {
-            return Ok(());
-        }
-        if callee.kind != "chip callable" {
-            return Err(SubmitError::DeviceArgument {
-                callable: Arc::clone(callee.name),
-            }
-            .into());
-        }
-        let held = self.hold_on_device(&spans, worker);
-        let held = held.map_err(|error| SubmitError::Device {
-            callable: Arc::clone(callee.name),
-            reason: error.to_string(),
-        })?;
-        holds.push(Hold::Device(held, uses));
-        Ok(())
+        let spec = TaskSpec::new(placement).args(&all);
+        self.submit(callee, spec, &order, &parts, workers)
     }
 
     /// Keeps device memory alive, in the form in which the worker sees it.
@@ -489,37 +420,6 @@ impl<'e> Orchestrator<'e> {
             target,
             wanted,
         }
-    }
-
-    /// Names the dead worker, where that is why the graph refused.
-    fn refused(&self, callee: &Callee<'_>, source: taskgraph::SubmitError) -> SubmitError {
-        let callable = Arc::clone(callee.name);
-        if let taskgraph::SubmitError::WorkerLost { worker } = source
-            && let Some(TaskCause::WorkerDied(died)) = self.engine.core().loss(worker)
-        {
-            return SubmitError::WorkerDied {
-                callable,
-                died: WorkerDied::clone(died),
-            };
-        }
-        if let taskgraph::SubmitError::TooFewSubWorkers { .. } = source
-            && let Some(died) = self.engine.core().first_death(self.plan.n_next_level())
-        {
-            return SubmitError::WorkerDied { callable, died };
-        }
-        match source {
-            taskgraph::SubmitError::RunClosed { .. } => SubmitError::Cancelled { callable },
-            source => SubmitError::Graph { callable, source },
-        }
-    }
-}
-
-fn use_of(access: &Access) -> Use {
-    // What the graph is not told of may be a write.
-    if access.tag.writes() || access.tag == taskgraph::Tag::NoDep {
-        Use::Write
-    } else {
-        Use::Read
     }
 }
 

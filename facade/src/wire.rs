@@ -15,7 +15,7 @@ use device::Digest;
 use mailbox::FdHeader;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use taskgraph::{BufferId, BufferKind, RawTensor, Scalar, Tag, TaskArgs};
+use taskgraph::{BufferId, BufferKind, RawTensor, Scalar, Tag, TaskArgs, Tensor};
 
 /// Bytes of the digest at the head of every payload.
 pub(crate) const DIGEST_BYTES: usize = 32;
@@ -123,9 +123,29 @@ pub(crate) fn encode(
     args: &TaskArgs,
     mapped: impl Fn(usize) -> Option<BufferId>,
 ) -> Payload {
-    let mut payload = Payload::from_slice(&digest.0);
-    let (tensors, scalars) = (args.tensors(), args.scalars());
-    if tensors.is_empty() && scalars.is_empty() {
+    let tensors = args.tensors().iter().enumerate();
+    let tensors = tensors.map(|(at, arg)| (raw_as(&arg.tensor, mapped(at)), arg.tag));
+    let scalars = args.scalars().iter().map(|arg| arg.value);
+    encode_parts(&digest.0, tensors, scalars)
+}
+
+/// A tensor as it crosses, under the identity that its backing has below.
+pub(crate) fn raw_as(tensor: &Tensor, mapped: Option<BufferId>) -> RawTensor {
+    let mut raw = tensor.to_raw();
+    if let Some(id) = mapped {
+        (raw.owner, raw.id, raw.generation) = (id.owner, id.id, id.generation);
+    }
+    raw
+}
+
+/// Encodes a task from its parts.
+pub(crate) fn encode_parts(
+    digest: &[u8; DIGEST_BYTES],
+    tensors: impl ExactSizeIterator<Item = (RawTensor, Tag)>,
+    scalars: impl ExactSizeIterator<Item = Scalar>,
+) -> Payload {
+    let mut payload = Payload::from_slice(digest);
+    if tensors.len() == 0 && scalars.len() == 0 {
         return payload;
     }
     let tensor_bytes = tensors.len() * size_of::<WireTensor>();
@@ -138,23 +158,19 @@ pub(crate) fn encode(
         zero: 0,
     };
     payload.extend_from_slice(bytemuck::bytes_of(&counts));
-    for (at, arg) in tensors.iter().enumerate() {
-        let mut raw = arg.tensor.to_raw();
-        if let Some(id) = mapped(at) {
-            (raw.owner, raw.id, raw.generation) = (id.owner, id.id, id.generation);
-        }
+    for (tensor, tag) in tensors {
         let tensor = WireTensor {
-            tensor: raw,
-            tag: tag_code(arg.tag),
+            tensor,
+            tag: tag.code(),
             zero: 0,
         };
         payload.extend_from_slice(bytemuck::bytes_of(&tensor));
     }
-    for arg in scalars {
+    for value in scalars {
         let scalar = WireScalar {
-            code: arg.value.code(),
+            code: value.code(),
             zero: 0,
-            bits: arg.value.bits(),
+            bits: value.bits(),
         };
         payload.extend_from_slice(bytemuck::bytes_of(&scalar));
     }
@@ -206,7 +222,7 @@ pub(crate) fn decode(payload: &[u8]) -> Result<ClaimedTask, WireError> {
     let (tensors, scalars) = payload[head..].split_at(tensor_bytes);
     for (index, bytes) in tensors.chunks_exact(size_of::<WireTensor>()).enumerate() {
         let wire: WireTensor = bytemuck::pod_read_unaligned(bytes);
-        let tag = tag_of(wire.tag).ok_or(WireError::Tag {
+        let tag = Tag::from_code(wire.tag).ok_or(WireError::Tag {
             index,
             code: wire.tag,
         })?;
@@ -221,27 +237,6 @@ pub(crate) fn decode(payload: &[u8]) -> Result<ClaimedTask, WireError> {
         })?);
     }
     Ok(task)
-}
-
-fn tag_code(tag: Tag) -> u32 {
-    match tag {
-        Tag::Input => 1,
-        Tag::Output => 2,
-        Tag::InOut => 3,
-        Tag::OutputExisting => 4,
-        Tag::NoDep => 5,
-    }
-}
-
-fn tag_of(code: u32) -> Option<Tag> {
-    Some(match code {
-        1 => Tag::Input,
-        2 => Tag::Output,
-        3 => Tag::InOut,
-        4 => Tag::OutputExisting,
-        5 => Tag::NoDep,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -171,6 +171,14 @@ impl Worker {
     }
 
     /// The engine, made when it is first needed: a buffer may come before `init`.
+    /// The callables as they are now.
+    pub(crate) fn callables(&self) -> Arc<Registry> {
+        match self.inner.started.get() {
+            Some(started) => started.plan.registry(),
+            None => Arc::new(self.inner.registry.lock().clone()),
+        }
+    }
+
     pub(crate) fn engine(&self) -> Result<Arc<Engine>, Error> {
         if let Some(engine) = self.inner.engine.get() {
             return Ok(Arc::clone(engine));

@@ -203,6 +203,11 @@ impl ScalarArg {
         self.origin.map(of)
     }
 
+    /// The same scalar, to be forwarded again.
+    pub fn forward(&self) -> BoundaryScalar {
+        BoundaryScalar::of(self.value, self.origin)
+    }
+
     fn new(value: impl IntoScalar, name: Option<Name>) -> ScalarArg {
         let Parts(value, origin) = value.parts();
         ScalarArg {

@@ -49,8 +49,10 @@
 
 mod args;
 mod boundary;
+mod cache;
 mod check;
 mod definition;
+mod file;
 mod hash;
 mod layout;
 mod record;
@@ -60,9 +62,11 @@ mod sources;
 
 pub use args::{ArgSource, Bindings, NodeArg, ResolveError, ScalarSource};
 pub use boundary::{BindError, Binding, Mismatch, MismatchKind};
+pub use cache::{Cache, CacheCounters, CacheLimits, Cached, Lookup};
 pub use check::DecodeError;
 pub(crate) use definition::Targets;
 pub use definition::{Definition, NodeRef, Predicate};
+pub use file::{FileError, decode_file, encode_file};
 pub(crate) use layout::DATA;
 pub use layout::SCHEMA;
 pub use record::{NodeSpec, Recorder};

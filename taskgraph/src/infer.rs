@@ -57,6 +57,13 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
+    /// With room for so many accesses.
+    pub(crate) fn with_room(n_accesses: usize) -> Ledger {
+        let mut ledger = Ledger::default();
+        ledger.records.reserve(n_accesses);
+        ledger
+    }
+
     /// Finds what `task` must follow because of `access`, then records the access.
     ///
     /// `chain` is the head of the task's records. `found` may be called twice for one task, and is

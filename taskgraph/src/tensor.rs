@@ -367,6 +367,20 @@ impl Tensor {
         }
     }
 
+    /// Whether shape and strides, zero behind the rank, are these. Without a branch per dimension.
+    pub(crate) fn is_laid_out(
+        &self,
+        shape: &[u64; RANK_MAX],
+        strides: &[u64; RANK_MAX],
+        rank: u8,
+    ) -> bool {
+        let differ = |a: &[u64; RANK_MAX], b: &[u64; RANK_MAX]| {
+            a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b))
+        };
+        let differs = differ(&self.shape, shape) | differ(&self.strides, strides);
+        differs == 0 && self.rank == rank
+    }
+
     /// The wire form.
     pub fn to_raw(&self) -> RawTensor {
         RawTensor::of(self)

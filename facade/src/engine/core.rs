@@ -1,5 +1,7 @@
 //! What the lock `core` guards: the graph, what it knows nothing of (payloads, buffers, errors), and control jobs.
 
+mod failures;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -11,8 +13,8 @@ use parking_lot::Mutex;
 use provenance::{Table, WorkerRef};
 use smallvec::SmallVec;
 use taskgraph::{
-    BufferId, Dispatch, Effect, Failure, RunId, RunOutcome, RunStatus, Scheduler, TaskEnd, TaskId,
-    TaskSpec, WorkerId,
+    BufferId, Dispatch, Effect, RunId, RunOutcome, RunStatus, Scheduler, TaskEnd, TaskId, TaskSpec,
+    WorkerId,
 };
 use tracing::Span;
 use tracing::field::Empty;
@@ -24,6 +26,7 @@ use crate::wire::{self, Payload};
 
 use super::observer::Observer;
 use super::reclaim::Reclaim;
+use super::replay::GraphRecord;
 use super::run::RunCell;
 
 /// A task to be submitted: what the graph is told, and what it is not.
@@ -91,6 +94,8 @@ pub(crate) struct TaskRecord {
     pub(crate) callable: Name,
     pub(crate) payloads: SmallVec<[Payload; 1]>,
     pub(crate) holds: Holds,
+    /// What its nodes are made of, for a graph task.
+    pub(super) graph: Option<Arc<GraphRecord>>,
     /// When it was submitted, where tasks are watched.
     pub(super) submitted_ns: Option<u64>,
     /// Open from the submit to the end.
@@ -271,7 +276,10 @@ impl Core {
     /// The callables of all tasks that have not ended, by digest.
     pub(crate) fn unfinished(&self) -> impl Iterator<Item = Digest> + '_ {
         let records = self.tasks.iter().flatten();
-        records.filter_map(|record| wire::digest_of(record.payloads.first()?))
+        let digest = |record: &TaskRecord| wire::digest_of(record.payloads.first()?);
+        let single = records.clone().filter_map(digest);
+        let graphs = records.filter_map(|record| record.graph.as_ref());
+        single.chain(graphs.flat_map(|graph| graph.digests()))
     }
 
     /// Begins a run. An attended one is waited for by the thread that submits it, which drives; a detached one is
@@ -302,22 +310,37 @@ impl Core {
         task: &mut NewTask<'_>,
     ) -> Result<TaskId, taskgraph::SubmitError> {
         let id = self.graph.submit(run, &task.spec)?;
+        let callable = Arc::clone(&task.callable);
+        let payloads = std::mem::take(&mut task.payloads);
+        let holds = std::mem::take(&mut task.holds);
+        self.keep((run, id), callable, payloads, holds, None);
+        self.settle();
+        Ok(id)
+    }
+
+    /// Keeps what the graph is not told of a task that was submitted.
+    pub(super) fn keep(
+        &mut self,
+        (run, id): (RunId, TaskId),
+        callable: Name,
+        payloads: SmallVec<[Payload; 1]>,
+        holds: Holds,
+        graph: Option<Arc<GraphRecord>>,
+    ) {
         let slot = id.slot as usize;
         if self.tasks.len() <= slot {
             self.tasks.resize_with(slot + 1, || None);
         }
-        let callable = Arc::clone(&task.callable);
         let span = tracing::debug_span!("task", %callable, task = id.slot, worker = Empty);
         self.tasks[slot] = Some(TaskRecord {
             run,
             callable,
-            payloads: std::mem::take(&mut task.payloads),
-            holds: std::mem::take(&mut task.holds),
+            payloads,
+            holds,
+            graph,
             submitted_ns: self.observer.submitted(),
             span,
         });
-        self.settle();
-        Ok(id)
     }
 
     /// No more tasks will come; the run ends when its tasks have.
@@ -338,49 +361,19 @@ impl Core {
         self.detached.load(Ordering::Relaxed) > 0
     }
 
-    /// The record of a live task.
+    /// The record of a live task that was submitted.
     pub(crate) fn task(&self, task: TaskId) -> Option<&TaskRecord> {
         self.tasks.get(task.slot as usize)?.as_ref()
     }
 
     /// A task lies in its worker's mailbox.
     pub(super) fn note_sent(&mut self, dispatch: &Dispatch, worker: &Name) {
-        let Some(Some(record)) = self.tasks.get(dispatch.task.slot as usize) else {
+        let Some((record, _, node)) = self.record_of(dispatch.task) else {
             return;
         };
         record.span.record("worker", &**worker);
-        let callable = &record.callable;
-        self.observer.sent(dispatch, callable, record.submitted_ns);
-    }
-
-    /// Keeps why a task failed; the first cause stays.
-    pub(crate) fn note_failure(&mut self, task: TaskId, worker: &Name, cause: TaskCause) {
-        let Some(record) = self.task(task) else {
-            return;
-        };
-        let (run, callable) = (record.run, Arc::clone(&record.callable));
-        let failure = TaskFailure {
-            callable,
-            worker: Arc::clone(worker),
-            cause,
-        };
-        let kept = KeptFailure {
-            failure,
-            run,
-            until: None,
-        };
-        self.failures.entry(task).or_insert(kept);
-    }
-
-    /// Keeps that a task failed because a worker was lost.
-    fn note_loss(&mut self, task: TaskId, worker: Option<WorkerId>) {
-        let unknown = || {
-            let reason = "no living worker is left that could run it".to_owned();
-            (Arc::clone(&self.path), TaskCause::Poisoned(reason))
-        };
-        let loss = worker.and_then(|worker| self.losses.get(&worker)).cloned();
-        let (path, cause) = loss.unwrap_or_else(unknown);
-        self.note_failure(task, &path, cause);
+        let (callable, submitted_ns) = (record.callable_of(node), record.submitted_ns);
+        self.observer.sent(dispatch, &callable, submitted_ns);
     }
 
     /// Who owns which device pointer.
@@ -495,6 +488,12 @@ impl Core {
         while let Some(effect) = self.graph.next_effect() {
             match effect {
                 Effect::TaskFinished { task, end, .. } => self.task_finished(task, end),
+                Effect::NodeFailed {
+                    graph,
+                    node,
+                    failure,
+                    ..
+                } => self.note_loss(graph, Some(node), failure),
                 Effect::RunFinished { run } => self.run_finished(run),
                 Effect::GroupStalled { group, idle } => self.group_stalled(group, idle),
                 _ => {}
@@ -512,12 +511,8 @@ impl Core {
     }
 
     fn task_finished(&mut self, task: TaskId, end: TaskEnd) {
-        match end {
-            TaskEnd::Failed(Failure::WorkerLost { worker, .. }) => {
-                self.note_loss(task, Some(worker))
-            }
-            TaskEnd::Failed(Failure::NoWorker) => self.note_loss(task, self.losing),
-            _ => {}
+        if let TaskEnd::Failed(failure) = end {
+            self.note_loss(task, None, failure);
         }
         self.observer.ended(end);
         // What the task held is given back before anybody can see that its run is over.
@@ -578,17 +573,5 @@ impl Core {
             failed: outcome.failed,
             skipped: outcome.skipped + outcome.cancelled,
         })
-    }
-
-    fn group_stalled(&self, group: TaskId, idle: taskgraph::WorkerId) {
-        let name = self.task(group).map(|record| Arc::clone(&record.callable));
-        let blockers = self.graph.blockers(group);
-        let blockers: Vec<String> = blockers
-            .iter()
-            .filter_map(|(worker, task)| {
-                Some(format!("`{}` on {worker}", self.task(*task)?.callable))
-            })
-            .collect();
-        tracing::warn!(group = name.as_deref(), %idle, ?blockers, "a group holds a worker idle");
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Line {
     known: HashSet<BufferId>,
     /// Buffers that the child must unmap; sent when the control frame is free.
     unmaps: Vec<BufferId>,
+    /// The graph that the last task was a node of: its buffers are known.
+    graph: Option<TaskId>,
     job: Option<Arc<Job>>,
     pub(crate) died: Option<WorkerDied>,
     /// The processes below the child, which die after it.
@@ -57,6 +59,7 @@ impl Line {
             channel,
             known: HashSet::new(),
             unmaps: Vec::new(),
+            graph: None,
             job: None,
             died: None,
             below: Vec::new(),
@@ -108,21 +111,33 @@ impl Line {
     }
 
     fn send(&mut self, core: &Core, dispatch: &Dispatch) -> Result<(), String> {
-        let record = core.task(dispatch.task).ok_or("the task has no record")?;
-        for hold in &record.holds {
-            if let Hold::Buffer(buffer, _) = hold {
-                self.announce(buffer)?;
+        let (record, task, node) = core
+            .record_of(dispatch.task)
+            .ok_or("the task has no record")?;
+        // The nodes of a graph share what it holds, which keeps it from being unmapped.
+        if node.is_none() || self.graph != Some(task) {
+            for hold in &record.holds {
+                if let Hold::Buffer(buffer, _) = hold {
+                    self.announce(buffer)?;
+                }
             }
         }
+        self.graph = node.map(|_| task);
         let identity = Identity {
             run: dispatch.run.0,
             slot: dispatch.task.slot,
             generation: dispatch.task.generation,
             dispatch: dispatch.dispatch.0,
         };
-        let member = (dispatch.member as usize).min(record.payloads.len() - 1);
+        let node = node.zip(record.graph());
+        let made = node.map(|(node, graph)| graph.payload(node, dispatch.member));
+        let made = made.transpose()?;
+        let payload = made.as_ref().or_else(|| {
+            let member = (dispatch.member as usize).min(record.payloads.len().saturating_sub(1));
+            record.payloads.get(member)
+        });
         self.end
-            .submit(identity, 0, &record.payloads[member])
+            .submit(identity, 0, payload.ok_or("the task has no payload")?)
             .map_err(|e| control::chain(&e))
     }
 

@@ -9,6 +9,7 @@
 //! to a worker is the identity of the ring, which is the one that is mapped there (`args::Backing`).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mailbox::{Reserve, Segment, SegmentError, SegmentOptions};
 use taskgraph::{BLOCK_ALIGN, BufferId, BufferKind, RINGS, RingSpec, Tensor};
@@ -82,6 +83,19 @@ impl Ring {
 }
 
 impl Engine {
+    /// A new shared buffer of this worker.
+    pub(crate) fn create_buffer(&self, bytes: usize) -> Result<Arc<BufferCore>, BufferError> {
+        let refused = |error: mailbox::SegmentError| BufferError::Memory {
+            bytes,
+            reason: crate::control::chain(&error),
+        };
+        let segment = mailbox::Segment::create("buffer", bytes).map_err(refused)?;
+        // Relaxed: only uniqueness matters.
+        let id = self.next_buffer.fetch_add(1, Ordering::Relaxed);
+        let id = BufferId::new(self.incarnation, id, 0, BufferKind::Shared);
+        Ok(self.adopt_buffer(id, segment))
+    }
+
     /// The buffer behind a tensor that the graph has allocated, with memory as far as the tensor reaches.
     pub(crate) fn back(&self, tensor: &Tensor) -> Result<Arc<BufferCore>, BufferError> {
         let end = usize::try_from(tensor.footprint().end).unwrap_or(usize::MAX);

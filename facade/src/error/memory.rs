@@ -30,6 +30,11 @@ pub enum BufferError {
         /// What the system said.
         reason: String,
     },
+    /// The tensor was allocated while a graph was recorded.
+    #[error(
+        "use intermediate memory of a recorded graph outside of it: it exists in replays only; allocate it where it is used"
+    )]
+    Recorded,
     /// The view does not fit its buffer.
     #[error("make a view of a buffer: {0}")]
     View(TensorError),

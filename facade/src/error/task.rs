@@ -1,5 +1,6 @@
 //! Why tasks were refused, failed, or could not have an argument.
 
+use taskgraph::capture::NotRecordable;
 use taskgraph::{ArgsError, DType, Scalar, Tag, TensorError};
 
 use super::{Name, WorkerDied};
@@ -111,6 +112,23 @@ pub enum SubmitError {
     Scope {
         /// Why.
         source: taskgraph::ScopeError,
+    },
+    /// The body of a graph that is being recorded does what no replay could do. The graph runs eagerly instead; the
+    /// body may return this or go on.
+    #[error("record `{callable}`: {source}")]
+    NotRecordable {
+        /// The callable.
+        callable: Name,
+        /// Why.
+        source: NotRecordable,
+    },
+    /// It is to come after a task of a graph that was recorded, which exists in replays only.
+    #[error(
+        "submit `{callable}`: it comes after a task inside of a recorded graph; let it come after the graph"
+    )]
+    OutsideGraph {
+        /// The callable.
+        callable: Name,
     },
     /// The tree it was submitted to is gone.
     #[error("submit `{callable}`: the run has been cancelled")]

@@ -28,6 +28,10 @@ impl Orchestrator<'_> {
     /// it would need; the error says which, and names a task that uses it. Also when the machine has no memory left.
     pub fn alloc<T: Element>(&mut self, n_elements: usize) -> Result<View<T>, Error> {
         byte_size::<T>(n_elements)?;
+        if let Some(recording) = &mut self.recording {
+            let tensor = recording.alloc(T::DTYPE, n_elements as u64)?;
+            return Ok(View::recorded(tensor));
+        }
         let shape = [n_elements as u64];
         let is_full = |error: &AllocError| matches!(error, AllocError::Full { .. });
         let allocated = self
@@ -73,6 +77,14 @@ impl Orchestrator<'_> {
         inference: Inference,
         body: impl FnOnce(&mut Orchestrator<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
+        if let Some(recording) = &mut self.recording {
+            let outer = recording.enter(inference);
+            let result = body(self);
+            if let Some(recording) = &mut self.recording {
+                recording.leave(outer);
+            }
+            return result;
+        }
         let begun = self.engine.core().graph.begin_scope(self.run, inference);
         begun.map_err(|source| SubmitError::Scope { source })?;
         let result = body(self);

@@ -12,6 +12,8 @@ mod death;
 mod device_pointers;
 mod domains;
 mod failures;
+mod graph_reuse;
+mod graphs;
 mod logs;
 mod memory;
 mod nested;
@@ -169,5 +171,24 @@ procfork::testing::tests! {
     pressure::a_manual_scope_infers_no_order,
     pressure::a_worker_below_maps_a_ring_once_and_passes_its_tensors_on,
     pressure::capacities_that_no_graph_can_have_are_refused,
+    graphs::a_graph_is_recorded_once_and_replayed_with_the_buffers_of_each_call,
+    graphs::the_key_shapes_the_graph_and_scalars_are_those_of_each_call,
+    graphs::graphs_of_one_run_follow_each_other_by_their_tensors,
+    graphs::a_call_that_does_not_fit_runs_eagerly_and_is_counted,
+    graphs::a_body_that_fails_or_panics_leaves_nothing_and_is_recorded_later,
+    graphs::what_cannot_be_recorded_runs_eagerly_every_time,
+    graphs::a_failure_inside_of_a_graph_names_its_task_and_skips_what_depends_on_the_graph,
+    graphs::a_worker_that_dies_in_a_graph_is_named_and_the_graph_is_whole_again_after_it_is_back,
+    graphs::a_graph_inside_of_a_graph_becomes_part_of_it,
+    graphs::replays_at_once_do_not_share_memory_that_one_of_them_uses,
+    graphs::an_intermediate_tensor_can_be_given_to_a_graph,
+    graphs::a_manual_scope_inside_of_a_graph_infers_no_order,
+    graph_reuse::many_keys_stay_within_bounds_and_are_counted_exactly,
+    graph_reuse::threads_that_ask_at_once_record_a_key_once,
+    graph_reuse::recorded_graphs_are_saved_and_loaded_by_the_same_program,
+    graph_reuse::graphs_of_chip_tasks_stay_on_their_chip,
+    graph_reuse::tasks_can_come_after_a_graph_and_not_after_what_is_inside,
+    graph_reuse::a_graph_whose_callable_is_gone_is_recorded_anew,
+    graph_reuse::a_group_is_a_node_like_any_other,
     texts::errors_read_as_written,
 }

@@ -56,10 +56,7 @@ pub(crate) fn errors_read_as_written() {
     );
     note(node.malloc::<f32>(1, 4).unwrap_err());
     note(node.malloc::<f32>(0, 1 << 40).unwrap_err());
-    note(
-        node.run(|orch| orch.graph("layer", args(), |_, _| Ok(())))
-            .unwrap_err(),
-    );
+    note(node.load_graphs("/nowhere/graphs").unwrap_err());
     note(
         node.run(|orch| orch.allocate_domain("ring", &[], 64, &[]))
             .unwrap_err(),

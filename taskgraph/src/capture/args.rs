@@ -33,6 +33,16 @@ pub enum ArgSource {
     },
 }
 
+impl ArgSource {
+    /// The tensor of the boundary that it is a part of; `None` for intermediate memory.
+    pub fn boundary(&self) -> Option<u32> {
+        match *self {
+            ArgSource::Boundary { index } | ArgSource::View { index, .. } => Some(index),
+            ArgSource::Internal { .. } | ArgSource::OwnOutput { .. } => None,
+        }
+    }
+}
+
 /// A tensor argument of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeArg {

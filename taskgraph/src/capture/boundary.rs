@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::definition::{Definition, Expected};
 use super::layout::{BoundaryTensor, Geometry, HEAP_ALIGN, Overlap};
@@ -322,11 +322,11 @@ const END: u16 = u16::MAX;
 pub(super) fn each_overlap(boundary: &TaskArgs, mut found: impl FnMut(Overlap)) {
     let accesses = boundary.accesses();
     let mut heads = [END; CHAINS];
-    let mut next: SmallVec<[u16; 64]> = SmallVec::with_capacity(accesses.len());
+    let mut next: SmallVec<[u16; 64]> = smallvec![END; accesses.len()];
     for (second, later) in accesses.iter().enumerate() {
         let chain = later.buffer.hash() as usize % CHAINS;
         let mut first = heads[chain];
-        next.push(first);
+        next[second] = first;
         heads[chain] = second as u16;
         while first != END {
             let earlier = &accesses[usize::from(first)];

@@ -257,6 +257,9 @@ impl Writer {
         assert_eq!(section as usize, self.at, "sections are written in order");
         self.header.counts[self.at] = items.len() as u32;
         self.at += 1;
+        if let Ok(words) = bytemuck::try_cast_slice::<T, u64>(items) {
+            return self.words.extend_from_slice(words);
+        }
         let (bytes, start) = (bytemuck::cast_slice::<T, u8>(items), self.words.len());
         self.words.resize(start + bytes.len().div_ceil(8), 0);
         let place: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words[start..]);

@@ -166,8 +166,7 @@ impl Geometry {
     /// Whether a tensor has it.
     pub(super) fn fits(&self, tensor: &Tensor) -> bool {
         self.dtype == tensor.dtype().code()
-            && self.shape() == tensor.shape()
-            && self.strides() == tensor.strides()
+            && tensor.is_laid_out(&self.shape, &self.strides, self.rank)
     }
 }
 

@@ -27,6 +27,9 @@ use crate::tensor::{Tensor, TensorError};
 /// Owner of the buffers that stand for intermediate memory while a body is recorded.
 const RECORDED: u64 = u64::MAX;
 
+/// Nodes for which there is room from the start.
+const NODES: usize = 256;
+
 /// One task, as a body submits it to a recorder.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeSpec<'a> {
@@ -121,20 +124,20 @@ impl Recorder {
         Ok(Recorder {
             recording,
             boundary,
-            ledger: Ledger::default(),
+            ledger: Ledger::with_room(3 * NODES),
             allocations: Vec::new(),
             heap_bytes: 0,
             flags: 0,
             geometries,
-            nodes: Vec::new(),
-            members: Vec::new(),
-            args: Vec::new(),
+            nodes: Vec::with_capacity(NODES),
+            members: Vec::with_capacity(NODES),
+            args: Vec::with_capacity(3 * NODES),
             scalars: Vec::new(),
-            workers: Vec::new(),
+            workers: Vec::with_capacity(NODES),
             predicates: Vec::new(),
             fan_in_offsets: vec![0],
-            fan_in: Vec::new(),
-            last_edge: Vec::new(),
+            fan_in: Vec::with_capacity(2 * NODES),
+            last_edge: Vec::with_capacity(NODES),
             digests: Vec::new(),
             by_digest: HashMap::new(),
             met_data: Vec::new(),
@@ -276,24 +279,32 @@ impl Recorder {
     /// Finds the edges into a node, and notes which accesses met data.
     fn infer(&mut self, number: u32, spec: &NodeSpec<'_>, predicate: Option<&Access>) {
         self.last_edge.push(NONE);
+        let is_manual = spec.inference == Inference::Manual;
+        let counts = spec.members.iter().map(|args| args.accesses().len());
+        let n_accesses = counts.sum::<usize>() + usize::from(predicate.is_some());
         self.met_data.clear();
-        let all = spec
-            .members
-            .iter()
-            .flat_map(|args| args.accesses())
-            .chain(predicate);
-        if spec.inference == Inference::Manual {
-            return self.met_data.extend(all.map(|_| true));
+        self.met_data.resize(n_accesses, is_manual);
+        match (spec.members, predicate) {
+            _ if is_manual => {}
+            ([args], None) => self.infer_from(number, args.accesses().iter()),
+            (members, _) => {
+                let all = members.iter().flat_map(|args| args.accesses());
+                self.infer_from(number, all.chain(predicate));
+            }
         }
+    }
+
+    fn infer_from<'a>(&mut self, number: u32, accesses: impl Iterator<Item = &'a Access> + Clone) {
         let (fan_in, last_edge, met_data) =
             (&mut self.fan_in, &mut self.last_edge, &mut self.met_data);
-        met_data.extend(all.clone().map(|_| false));
         let start = fan_in.len() as u32;
+        let found = |at: usize, earlier, why| {
+            met_data[at] |= why == Why::Data;
+            add_edge(fan_in, last_edge, start, earlier, why);
+        };
+        // Nobody retires the records of a node: it is live to the end.
         self.ledger
-            .access_all(number, &mut NONE.clone(), all, |at, earlier, why| {
-                met_data[at] |= why == Why::Data;
-                add_edge(fan_in, last_edge, start, earlier, why);
-            });
+            .access_all(number, &mut NONE.clone(), accesses, found);
     }
 
     /// The edges of `after`.
@@ -399,7 +410,11 @@ impl Recorder {
         if access.buffer.owner == RECORDED {
             return self.resolve_internal(node, argument, tensor, access);
         }
-        let index = self.boundary.find(node, argument, tensor, access)?;
+        let whole = self.boundary.find_whole(tensor, access);
+        let index = match whole {
+            Some(index) => index as usize,
+            None => self.boundary.find(node, argument, tensor, access)?,
+        };
         let outer = &self.boundary.args.tensors()[index];
         let is_output = matches!(outer.tag, Tag::Output | Tag::OutputExisting);
         if is_output && access.tag.reads() && !self.met_data[argument] && !access.view.is_empty() {
@@ -409,7 +424,7 @@ impl Recorder {
                 tensor: index,
             });
         }
-        if outer.tensor == *tensor {
+        if whole.is_some() || outer.tensor == *tensor {
             let geometry = self.boundary.raw[index].geometry;
             return Ok(arg(source::BOUNDARY, index as u32, 0, geometry, access.tag));
         }

@@ -40,6 +40,10 @@ pub(crate) struct Origin {
 }
 
 impl BoundaryScalar {
+    pub(crate) fn of(value: Scalar, origin: Option<Origin>) -> BoundaryScalar {
+        BoundaryScalar { value, origin }
+    }
+
     /// Scalar `index` of the recording with this number.
     pub(crate) fn recorded(value: Scalar, recording: NonZeroU32, index: u32) -> BoundaryScalar {
         BoundaryScalar {

@@ -12,6 +12,9 @@ use crate::infer::NONE;
 use crate::tensor::Tensor;
 use crate::view::View;
 
+/// Short hashes of buffers.
+const LIKELY: usize = 128;
+
 /// The boundary of a call that is recorded.
 pub(super) struct Boundary {
     pub(super) args: TaskArgs,
@@ -19,6 +22,8 @@ pub(super) struct Boundary {
     pub(super) overlaps: Vec<Overlap>,
     /// The newest tensor in each buffer, by hash.
     by_buffer: HashTable<u32>,
+    /// One of the tensors whose buffers have this hash, in short: nearly always the right one.
+    likely: [u16; LIKELY],
     /// For each tensor an older one in the same buffer.
     older: Vec<u32>,
 }
@@ -46,6 +51,7 @@ impl Boundary {
             raw,
             overlaps,
             by_buffer: HashTable::new(),
+            likely: [0; LIKELY],
             older: Vec::new(),
         };
         (0..args.accesses().len()).for_each(|index| boundary.add(index));
@@ -55,6 +61,7 @@ impl Boundary {
     fn add(&mut self, index: usize) {
         let accesses = self.args.accesses();
         let buffer = accesses[index].buffer;
+        self.likely[buffer.hash() as usize % LIKELY] = index as u16;
         let is_same = |&other: &u32| accesses[other as usize].buffer == buffer;
         match self.by_buffer.find_mut(buffer.hash(), is_same) {
             Some(newest) => self.older.push(std::mem::replace(newest, index as u32)),
@@ -65,6 +72,14 @@ impl Boundary {
                     .insert_unique(buffer.hash(), index as u32, hash);
             }
         }
+    }
+
+    /// The tensor of the boundary that an access is, whole, where that is quickly seen.
+    pub(super) fn find_whole(&self, tensor: &Tensor, access: &Access) -> Option<u32> {
+        let index = self.likely[access.buffer.hash() as usize % LIKELY];
+        let outer = self.args.tensors().get(usize::from(index))?;
+        let is_whole = outer.tensor == *tensor && allows(outer.tag, access.tag);
+        is_whole.then_some(u32::from(index))
     }
 
     /// The tensor of the boundary that an access is a part of: the very tensor if there is one, else one
@@ -85,13 +100,14 @@ impl Boundary {
             let index = index as usize;
             next = Some(self.older[index]);
             let outer = &self.args.tensors()[index];
+            if outer.tensor == *tensor && allows(outer.tag, access.tag) {
+                return Ok(index);
+            }
             if !covers(&outer.tensor, &accesses[index].view, tensor, &access.view) {
                 continue;
             }
             if !allows(outer.tag, access.tag) {
                 refused = Some((index, outer.tag));
-            } else if outer.tensor == *tensor {
-                return Ok(index);
             } else {
                 covering = Some(index);
             }

@@ -104,6 +104,10 @@ pub(super) struct Records {
 }
 
 impl Records {
+    pub(super) fn reserve(&mut self, n_records: usize) {
+        self.all.reserve(n_records);
+    }
+
     pub(super) fn add(
         &mut self,
         task: u32,

@@ -1,5 +1,6 @@
 //! Capture and replay: what is recorded, what a replay does, what is refused.
 
+mod caching;
 mod contract;
 mod failures;
 mod random;

@@ -1,0 +1,171 @@
+//! Recorded graphs beyond the life of a process, and their counters.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+use smallvec::SmallVec;
+use taskgraph::capture::{Definition, decode_file, encode_file};
+
+use super::{GraphKey, Keeps};
+use crate::callable::Registry;
+use crate::error::{Error, GraphFileError, Name};
+use crate::worker::Worker;
+
+/// What became of the calls of [`Orchestrator::graph`](crate::Orchestrator::graph) on one worker. Exact.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GraphStats {
+    /// Calls that ran as one task, those that recorded it included.
+    pub hits: u64,
+    /// Bodies that were recorded.
+    pub recorded: u64,
+    /// Calls that ran eagerly because their arguments did not fit the recorded ones.
+    pub mismatches: u64,
+    /// Calls that ran eagerly because their body cannot be recorded.
+    pub uncacheable: u64,
+    /// Recordings that were dropped to make room.
+    pub evicted: u64,
+    /// Recordings that are kept.
+    pub entries: usize,
+    /// Their size in bytes.
+    pub bytes: usize,
+}
+
+impl Worker {
+    /// What became of the graphs of this worker's own orchestrations. Workers below count theirs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Start`] when the engine cannot be made.
+    pub fn graph_stats(&self) -> Result<GraphStats, Error> {
+        let engine = self.engine()?;
+        let cache = engine.graphs().lock();
+        let counters = cache.counters();
+        Ok(GraphStats {
+            hits: counters.hits,
+            recorded: counters.recorded,
+            mismatches: counters.mismatches,
+            uncacheable: counters.uncacheable,
+            evicted: counters.evicted,
+            entries: cache.len(),
+            bytes: cache.bytes(),
+        })
+    }
+
+    /// Writes the recorded graphs to a file, for [`Worker::load_graphs`] of a later process of the same program.
+    /// Returns how many there are. An existing file is replaced at once or not at all.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::GraphFile`] when the file cannot be written; [`Error::Start`] when the engine cannot be made.
+    pub fn save_graphs(&self, path: impl AsRef<Path>) -> Result<usize, Error> {
+        let (engine, path) = (self.engine()?, path.as_ref());
+        let failed = |error| GraphFileError::io("write", path, &error);
+        let build = build_id().map_err(failed)?;
+        let cache = engine.graphs().lock();
+        let all: Vec<_> = cache.definitions().collect();
+        let entries = all
+            .iter()
+            .map(|(key, cached)| (key.to_bytes(), &*cached.definition));
+        let bytes = encode_file(&build, entries);
+        let n_entries = all.len();
+        drop(cache);
+        replace(path, &bytes).map_err(failed)?;
+        Ok(n_entries)
+    }
+
+    /// Reads graphs that [`Worker::save_graphs`] of the same build of this program wrote, so that their first calls
+    /// are replays. Returns how many were taken: those whose callables are all registered.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::GraphFile`] when the file cannot be read, is damaged, or belongs to another build; nothing of it is
+    /// used then. [`Error::Start`] when the engine cannot be made.
+    pub fn load_graphs(&self, path: impl AsRef<Path>) -> Result<usize, Error> {
+        let (engine, path) = (self.engine()?, path.as_ref());
+        let failed = |error| GraphFileError::io("read", path, &error);
+        let bytes = std::fs::read(path).map_err(failed)?;
+        let build = build_id().map_err(failed)?;
+        let read = decode_file(&build, &bytes).map_err(|source| GraphFileError::Contents {
+            path: path.to_owned(),
+            source,
+        })?;
+        let registry = self.callables();
+        let mut cache = engine.graphs().lock();
+        let mut n_taken = 0;
+        for (key, definition) in read {
+            let Some(key) = GraphKey::from_bytes(&key) else {
+                continue;
+            };
+            if let Some(keeps) = restored(&key, &definition, &registry) {
+                cache.restore(key, definition, keeps);
+                n_taken += 1;
+            }
+        }
+        Ok(n_taken)
+    }
+}
+
+/// What belongs to a definition that was read, when all that it names is there.
+fn restored(key: &GraphKey, definition: &Definition, registry: &Arc<Registry>) -> Option<Keeps> {
+    let digests = (0..).map_while(|number| definition.digest(number));
+    let names =
+        digests.map(|digest| Some(Arc::clone(&registry.find(&device::Digest(*digest))?.name)));
+    let names: Option<Vec<Name>> = names.collect();
+    Some(Keeps::new(&Name::from(&*key.name), names?, registry))
+}
+
+impl GraphKey {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.function.to_ne_bytes().to_vec();
+        bytes.extend((self.name.len() as u64).to_ne_bytes());
+        bytes.extend(self.name.as_bytes());
+        bytes.extend(&self.params);
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (function, rest) = bytes.split_first_chunk()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let length = usize::try_from(u64::from_ne_bytes(*length)).ok()?;
+        let (name, params) = rest.split_at_checked(length)?;
+        Some(Self {
+            function: u64::from_ne_bytes(*function),
+            name: String::from_utf8(name.to_vec()).ok()?.into(),
+            params: SmallVec::from_slice(params),
+        })
+    }
+}
+
+/// Which build of which program this is: size, time and head of its executable, in which linkers put an identity too.
+/// A copy of the executable may count as another build, which costs a recording; another build never counts as this one.
+fn build_id() -> io::Result<[u8; 32]> {
+    let executable = File::open("/proc/self/exe")?;
+    let about = executable.metadata()?;
+    let mut hash = Sha256::new();
+    for number in [about.len() as i64, about.mtime(), about.mtime_nsec()] {
+        hash.update(number.to_ne_bytes());
+    }
+    let mut head = Vec::new();
+    executable.take(1 << 14).read_to_end(&mut head)?;
+    hash.update(&head);
+    Ok(hash.finalize().into())
+}
+
+/// Writes a file beside its place and moves it there.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    let written = File::create(&beside)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::rename(&beside, path));
+    if written.is_err() {
+        // What is left of it is of no use; the error says why.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}

@@ -1,0 +1,251 @@
+//! The common end of all submits: what a task holds, what it is sent as, and the graph.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use taskgraph::{Access, Placement, TaskArgs, TaskId, TaskSpec, WorkerId};
+
+use super::{Orchestrator, TaskHandle};
+use crate::args::{ArgList, Backing};
+use crate::buffer::Use;
+use crate::callable::Callee;
+use crate::engine::{DeviceUse, GraphRecord, Hold, NewTask};
+use crate::error::{BufferError, Error, Name, SubmitError, TaskCause, WorkerDied};
+use crate::graph::{Cached, places};
+use crate::wire::{self, Payload};
+
+impl Orchestrator<'_> {
+    /// The common end of all submits: payloads, holds, the graph. Member `i` runs on `workers[i]`, where that is known:
+    /// it is wherever there is device memory.
+    #[track_caller]
+    pub(super) fn submit(
+        &mut self,
+        callee: &Callee<'_>,
+        spec: TaskSpec<'_>,
+        order: &[TaskHandle],
+        members: &[(&TaskArgs, &[Backing])],
+        workers: &[WorkerId],
+    ) -> Result<TaskHandle, Error> {
+        let mut whole_order = self.order.clone();
+        whole_order.extend_from_slice(order);
+        let task = match self.recording {
+            Some(_) => self.record(callee, spec.placement, &whole_order, members)?,
+            None => {
+                let after = eager_order(callee.name, &whole_order)?;
+                self.submit_now(callee, spec.after(&after), members, workers)?
+            }
+        };
+        if self.is_inside {
+            self.tasks.push(task);
+        }
+        Ok(task)
+    }
+
+    /// Takes a task down that would be refused by no check of its own if it were submitted.
+    #[track_caller]
+    fn record(
+        &mut self,
+        callee: &Callee<'_>,
+        placement: Placement<'_>,
+        order: &[TaskHandle],
+        members: &[(&TaskArgs, &[Backing])],
+    ) -> Result<TaskHandle, Error> {
+        let mut all: SmallVec<[&TaskArgs; 4]> = SmallVec::new();
+        for (args, backings) in members {
+            self.check_payload(callee, &encode(callee, args, backings))?;
+            check_device(callee, backings)?;
+            all.push(args);
+        }
+        let place = Location::caller();
+        let recording = self.recording.as_mut().expect("asked by the caller");
+        recording.submit(callee, placement, order, &all, place)
+    }
+
+    fn submit_now(
+        &self,
+        callee: &Callee<'_>,
+        spec: TaskSpec<'_>,
+        members: &[(&TaskArgs, &[Backing])],
+        workers: &[WorkerId],
+    ) -> Result<TaskHandle, Error> {
+        let mut payloads = SmallVec::new();
+        let mut holds = SmallVec::new();
+        for (member, (args, backings)) in members.iter().enumerate() {
+            let payload = encode(callee, args, backings);
+            self.check_payload(callee, &payload)?;
+            payloads.push(payload);
+            check_device(callee, backings)?;
+            let worker = workers.get(member);
+            self.hold(callee.name, args, backings, worker, &mut holds)?;
+        }
+        let mut task = NewTask {
+            spec,
+            callable: Arc::clone(callee.name),
+            payloads,
+            holds,
+        };
+        let submitted = self
+            .engine
+            .attempt(is_full, |core| core.submit(self.run, &mut task));
+        let id = submitted.map_err(|source| self.refused_by_graph(callee.name, source))?;
+        Ok(TaskHandle::submitted(id))
+    }
+
+    /// Submits a graph task whose boundary was compared and fits.
+    pub(crate) fn submit_graph_task(
+        &self,
+        cached: &Cached,
+        args: ArgList,
+    ) -> Result<TaskHandle, Error> {
+        let name = &cached.keeps.name;
+        let mut order = self.order.clone();
+        order.extend_from_slice(args.order());
+        let after = eager_order(name, &order)?;
+        let mut holds = SmallVec::new();
+        let (task_args, backings) = args.checked()?;
+        self.hold(name, task_args, backings, None, &mut holds)?;
+        let scratch = cached.keeps.scratch(&cached.definition, self.engine)?;
+        let heap = scratch.map(|(core, heap)| {
+            holds.push(Hold::buffer(&core, Use::Write)?);
+            Ok::<_, BufferError>(heap)
+        });
+        let record = GraphRecord::new(Arc::clone(cached), args, heap.transpose()?);
+        let record = Arc::new(record);
+        let (task_args, backings) = record.args().checked()?;
+        let fits = "it was compared before";
+        let binding = record
+            .definition()
+            .bind(task_args, &places(backings))
+            .expect(fits);
+        let mut binding = binding.after(&after);
+        if let Some(heap) = record.heap() {
+            binding = binding.heap(heap).expect("it was made for this");
+        }
+        let submitted = self.engine.attempt(is_full, |core| {
+            core.submit_graph(self.run, &binding, (name, &mut holds, &record))
+        });
+        let id = submitted.map_err(|source| self.refused_by_graph(name, source))?;
+        Ok(TaskHandle::submitted(id))
+    }
+
+    fn check_payload(&self, callee: &Callee<'_>, payload: &Payload) -> Result<(), SubmitError> {
+        let (bytes, limit) = (payload.len(), self.plan.payload_max());
+        if bytes <= limit {
+            return Ok(());
+        }
+        let callable = Arc::clone(callee.name);
+        Err(SubmitError::TooLarge {
+            callable,
+            bytes,
+            limit,
+        })
+    }
+
+    /// Counts the task in at everything it names.
+    fn hold(
+        &self,
+        name: &Name,
+        args: &TaskArgs,
+        backings: &[Backing],
+        worker: Option<&WorkerId>,
+        holds: &mut SmallVec<[Hold; 3]>,
+    ) -> Result<(), Error> {
+        let mut spans: SmallVec<[provenance::Span; 3]> = SmallVec::new();
+        let mut uses: SmallVec<[DeviceUse; 3]> = SmallVec::new();
+        for (access, backing) in args.accesses().iter().zip(backings) {
+            match backing {
+                Backing::Shared(core) => holds.push(Hold::buffer(core, use_of(access))?),
+                Backing::Device(span) => {
+                    spans.push(*span);
+                    uses.push(DeviceUse {
+                        buffer: access.buffer,
+                        bytes: access.view.lo()..access.view.hi(),
+                        how: use_of(access),
+                    });
+                }
+                Backing::Recorded => return Err(BufferError::Recorded.into()),
+            }
+        }
+        if spans.is_empty() {
+            return Ok(());
+        }
+        let held = self.hold_on_device(&spans, worker);
+        let held = held.map_err(|error| SubmitError::Device {
+            callable: Arc::clone(name),
+            reason: error.to_string(),
+        })?;
+        holds.push(Hold::Device(held, uses));
+        Ok(())
+    }
+
+    /// Names the dead worker, where that is why the graph refused.
+    fn refused_by_graph(&self, name: &Name, source: taskgraph::SubmitError) -> SubmitError {
+        let callable = Arc::clone(name);
+        if let taskgraph::SubmitError::WorkerLost { worker } = source
+            && let Some(TaskCause::WorkerDied(died)) = self.engine.core().loss(worker)
+        {
+            return SubmitError::WorkerDied {
+                callable,
+                died: WorkerDied::clone(died),
+            };
+        }
+        if let taskgraph::SubmitError::TooFewSubWorkers { .. } = source
+            && let Some(died) = self.engine.core().first_death(self.plan.n_next_level())
+        {
+            return SubmitError::WorkerDied { callable, died };
+        }
+        match source {
+            taskgraph::SubmitError::RunClosed { .. } => SubmitError::Cancelled { callable },
+            source => SubmitError::Graph { callable, source },
+        }
+    }
+}
+
+impl TaskHandle {
+    /// A task that was submitted.
+    fn submitted(id: TaskId) -> Self {
+        let recording = None;
+        Self { id, recording }
+    }
+}
+
+/// The tasks that a submitted one comes after. Nodes of a recorded graph are none.
+fn eager_order(name: &Name, order: &[TaskHandle]) -> Result<SmallVec<[TaskId; 2]>, SubmitError> {
+    let id = |task: &TaskHandle| match task.recording {
+        None => Ok(task.id),
+        Some(_) => Err(SubmitError::OutsideGraph {
+            callable: Arc::clone(name),
+        }),
+    };
+    order.iter().map(id).collect()
+}
+
+/// Waiting helps.
+fn is_full(error: &taskgraph::SubmitError) -> bool {
+    matches!(error, taskgraph::SubmitError::SlotsFull { .. })
+}
+
+/// What a task is sent as.
+fn encode(callee: &Callee<'_>, args: &TaskArgs, backings: &[Backing]) -> Payload {
+    wire::encode(callee.digest, args, |at| backings[at].id())
+}
+
+/// Device memory is reached by chip callables only.
+fn check_device(callee: &Callee<'_>, backings: &[Backing]) -> Result<(), SubmitError> {
+    let has_device = backings.iter().any(|backing| backing.span().is_some());
+    if !has_device || callee.kind == "chip callable" {
+        return Ok(());
+    }
+    let callable = Arc::clone(callee.name);
+    Err(SubmitError::DeviceArgument { callable })
+}
+
+fn use_of(access: &Access) -> Use {
+    // What the graph is not told of may be a write.
+    if access.tag.writes() || access.tag == taskgraph::Tag::NoDep {
+        Use::Write
+    } else {
+        Use::Read
+    }
+}
