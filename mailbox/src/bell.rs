@@ -26,6 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::crowd::Crowd;
 #[cfg(not(loom))]
 use crate::segment::{Segment, SegmentError};
 use crate::sync::{AtomicU32, Ordering, futex, parker_fence, ringer_fence};
@@ -39,22 +40,32 @@ const PARKED: u32 = 1;
 #[derive(Clone, Debug)]
 pub(crate) struct Bell {
     word: BellWord,
+    crowd: Crowd,
 }
 
 impl Bell {
-    /// The bell at byte `offset` of a segment.
+    /// The bell at byte `offset` of a segment, whose parkers are part of `crowd`.
     #[cfg(not(loom))]
-    pub(crate) fn new(segment: &Arc<Segment>, offset: usize) -> Result<Bell, SegmentError> {
-        Ok(Bell {
-            word: BellWord::new(segment, offset)?,
-        })
+    pub(crate) fn new(
+        segment: &Arc<Segment>,
+        offset: usize,
+        crowd: Crowd,
+    ) -> Result<Bell, SegmentError> {
+        let word = BellWord::new(segment, offset)?;
+        Ok(Bell { word, crowd })
     }
 
     #[cfg(loom)]
     pub(crate) fn modelled() -> Bell {
         Bell {
             word: BellWord::modelled(),
+            crowd: Crowd::modelled(),
         }
+    }
+
+    /// Those who wait for each other here.
+    pub(crate) fn crowd(&self) -> &Crowd {
+        &self.crowd
     }
 
     #[inline(always)]
@@ -139,6 +150,9 @@ pub struct Doorbell {
 /// Bytes of a doorbell's segment: the bell has its cache lines to itself.
 #[cfg(not(loom))]
 pub(crate) const DOORBELL_BYTES: usize = 4096;
+/// Where the number of peers stands in it.
+#[cfg(not(loom))]
+const CROWD_AT: usize = 2048;
 
 impl Doorbell {
     /// A new bell.
@@ -164,8 +178,15 @@ impl Doorbell {
     #[cfg(not(loom))]
     fn over(segment: Segment) -> Result<Doorbell, SegmentError> {
         let segment = Arc::new(segment);
-        let bell = Bell::new(&segment, 0)?;
+        let crowd = Crowd::new(&segment, CROWD_AT)?;
+        let bell = Bell::new(&segment, 0, crowd)?;
         Ok(Doorbell { segment, bell })
+    }
+
+    /// Those who wait for each other over this doorbell.
+    #[cfg(not(loom))]
+    pub(crate) fn crowd(&self) -> Crowd {
+        self.bell.crowd().clone()
     }
 
     #[cfg(loom)]
@@ -173,6 +194,14 @@ impl Doorbell {
         Doorbell {
             bell: Bell::modelled(),
         }
+    }
+
+    /// Says how many processes wait for each other over this doorbell: the parent, its children, and whoever else is busy
+    /// in the same tree. Where they are more than the machine has cores, waiting ones make room instead of spinning.
+    ///
+    /// Nothing said counts as few. For the parent; children see it at their next wait.
+    pub fn expect_peers(&self, n_peers: usize) {
+        self.bell.crowd().set_peers(n_peers);
     }
 
     /// Rings: whoever is parked wakes and looks again. A fence and a load while nobody is parked.

@@ -49,8 +49,8 @@ pub struct Feed {
     pipe: OwnedFd,
     /// The lost ones that have been reported.
     lost: u64,
-    /// The beginning of a record whose rest has not been read.
-    rest: Vec<u8>,
+    /// Where the kernel copies to.
+    chunk: Vec<u8>,
 }
 
 /// A writer's end. Several threads may share it.
@@ -100,7 +100,7 @@ impl Feed {
             writer: Arc::new(FeedWriter::over(segment, tail, bell.clone())?),
             pipe,
             lost: 0,
-            rest: Vec::new(),
+            chunk: vec![0; 64 << 10],
         })
     }
 
@@ -120,19 +120,21 @@ impl Feed {
             malformed: 0,
         };
         self.lost = lost;
-        let mut chunk = vec![0; 64 << 10];
-        while let Some(n_bytes) = fill(self.pipe.as_fd(), &mut chunk) {
-            self.rest.extend_from_slice(&chunk[..n_bytes]);
-            match split(&self.rest, &mut each) {
-                Some(used) => drop(self.rest.drain(..used)),
+        let mut rest = Vec::new();
+        while let Some(n_bytes) = fill(self.pipe.as_fd(), &mut self.chunk) {
+            rest.extend_from_slice(&self.chunk[..n_bytes]);
+            match split(&rest, &mut each) {
+                Some(used) => drop(rest.drain(..used)),
                 None => {
                     // Where the next record begins is not known: all that is there goes.
-                    self.rest.clear();
-                    while fill(self.pipe.as_fd(), &mut chunk).is_some() {}
+                    rest.clear();
+                    while fill(self.pipe.as_fd(), &mut self.chunk).is_some() {}
                     missed.malformed += 1;
                 }
             }
         }
+        // Records are written whole: an empty pipe ends with one, unless a writer broke the framing.
+        missed.malformed += u64::from(!rest.is_empty());
         missed
     }
 }

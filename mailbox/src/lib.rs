@@ -84,6 +84,7 @@ mod request;
 
 // How one waits for the other.
 mod bell;
+mod crowd;
 mod spin;
 mod wait;
 

@@ -111,6 +111,16 @@ impl Mailbox {
         [self.segment.as_fd(), self.shared.doorbell.as_fd()]
     }
 
+    /// Keeps this mapping out of later forks: see [`Segment::keep_from_forks`]. For a parent whose children all rebuild
+    /// their side from [`Mailbox::fds`], so that none of them sees a sibling's.
+    ///
+    /// # Errors
+    ///
+    /// [`AttachError::Segment`].
+    pub fn keep_from_forks(&self) -> Result<(), AttachError> {
+        Ok(self.segment.keep_from_forks()?)
+    }
+
     /// Both sides in this process, for children that are threads, and for tests.
     ///
     /// # Errors
@@ -147,8 +157,8 @@ impl Mailbox {
             })
         };
         let shared = Shared {
+            child_bell: Bell::new(&segment, map.bell, doorbell.crowd())?,
             doorbell,
-            child_bell: Bell::new(&segment, map.bell)?,
             control: exchange(&map.control)?,
             tasks: map.tasks[..layout.task_frames]
                 .iter()

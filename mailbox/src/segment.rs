@@ -226,6 +226,34 @@ impl Segment {
         .map_err(|e| os("open(/proc/self/fd)", self.len(), e))
     }
 
+    /// A second descriptor of the same memory, with the rights of this one.
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentError::Os`] when the process has too many open.
+    pub fn try_clone_fd(&self) -> Result<OwnedFd, SegmentError> {
+        self.fd.try_clone().map_err(|source| SegmentError::Os {
+            call: "dup",
+            bytes: self.len(),
+            source,
+        })
+    }
+
+    /// Keeps this mapping out of the processes that this one forks from now on: they map it by descriptor, or not at
+    /// all. Nothing in such a process may touch what it has inherited of this value.
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentError::Os`].
+    pub fn keep_from_forks(&self) -> Result<(), SegmentError> {
+        let advised = self.map.advise(memmap2::Advice::DontFork);
+        advised.map_err(|source| SegmentError::Os {
+            call: "madvise(MADV_DONTFORK)",
+            bytes: self.len(),
+            source,
+        })
+    }
+
     /// Reserves the pages of a range, so that accesses to it cannot fail afterwards.
     ///
     /// Reserving a range again costs one system call and changes nothing.

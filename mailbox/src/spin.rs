@@ -90,13 +90,20 @@ impl SpinMemory {
     }
 }
 
-/// Cores of the machine, not of this process: a peer may run on a core that is closed to us.
 fn machine_cores() -> Cores {
-    use nix::unistd::{SysconfVar, sysconf};
-    static CORES: OnceLock<Cores> = OnceLock::new();
-    *CORES.get_or_init(|| match sysconf(SysconfVar::_NPROCESSORS_ONLN) {
-        Ok(Some(1)) => Cores::One,
+    match n_cores() {
+        1 => Cores::One,
         _ => Cores::Many,
+    }
+}
+
+/// Cores of the machine, not of this process: a peer may run on a core that is closed to us. Unknown counts as many.
+pub(crate) fn n_cores() -> u64 {
+    use nix::unistd::{SysconfVar, sysconf};
+    static CORES: OnceLock<u64> = OnceLock::new();
+    *CORES.get_or_init(|| match sysconf(SysconfVar::_NPROCESSORS_ONLN) {
+        Ok(Some(n)) => n.unsigned_abs(),
+        _ => u64::MAX,
     })
 }
 

@@ -119,6 +119,10 @@ pub struct Waiter {
 
 /// Looks between two readings of the clock in the second part.
 const LOOKS_PER_CLOCK: u32 = 32;
+/// Looks between giving a turn away and the next.
+const LOOKS_PER_TURN: u32 = 64;
+/// About what those and an unanswered offer of the core cost.
+const TURN: Duration = Duration::from_nanos(500);
 /// With death words a sleep needs no period; this one is a safety net.
 const NET: Duration = Duration::from_secs(10);
 
@@ -173,6 +177,10 @@ impl Waiter {
         ready: &mut impl FnMut() -> bool,
     ) -> Result<(), WaitError> {
         let budget = self.spin.budget();
+        let spin = match bell.crowd().is_crowded() {
+            true => make_room,
+            false => spin,
+        };
         if !budget.is_zero() && spin(budget, probe, deadline, ready) {
             self.spin.paid();
             self.stats.spun += 1;
@@ -234,6 +242,30 @@ fn spin(
             }
             std::hint::spin_loop();
         }
+    }
+    false
+}
+
+/// The second part of a spin where a peer may need this very core: gives the turn away between looks. True when
+/// `ready`.
+///
+/// The budget bounds what is burnt here, not what passes while others run: whoever had the core meanwhile used it.
+fn make_room(
+    budget: Duration,
+    probe: &impl Probe,
+    deadline: Option<Instant>,
+    ready: &mut impl FnMut() -> bool,
+) -> bool {
+    for _ in 0..budget.div_duration_f32(TURN) as u32 {
+        for _ in 0..LOOKS_PER_TURN {
+            if ready() {
+                return true;
+            }
+        }
+        if !probe.alive() || deadline.is_some_and(|d| Instant::now() >= d) {
+            return false;
+        }
+        std::thread::yield_now();
     }
     false
 }

@@ -9,7 +9,7 @@
 //! | --- | --- | --- |
 //! | `mailbox_rtt` | a 64-byte task and a 64-byte answer, both sides awake | `raw_ping_pong`: one cache line each way |
 //! | `mailbox_rtt_empty` | a task and an answer of no bytes | the same |
-//! | `wake_idle` | a 64-byte task to a child that has slept for a second | `raw_futex_wake`: a wake and a wake back |
+//! | `wake_idle` | a 64-byte task to a child that has slept for a second | `raw_futex_wake`: a wake, and the answer watched for |
 #![expect(unsafe_code, reason = "fork and raw futex calls, to measure against")]
 
 mod raw;
@@ -129,7 +129,7 @@ fn drive(plan: Plan, raw: &Raw<'_>, mut end: ParentEnd) -> Vec<Row> {
     let (mut futex, mut wake) = (Sample::new(), Sample::new());
     for _ in 0..plan.sleeps {
         std::thread::sleep(IDLE);
-        futex.push(nanos(|| raw.wake_and_sleep()));
+        futex.push(nanos(|| raw.wake_and_watch()));
         std::thread::sleep(IDLE);
         wake.push(nanos(|| submit_tasks(&mut end, &mut waiter, 1, &[7; 64])));
     }

@@ -49,18 +49,20 @@ impl<'a> Raw<'a> {
         }
     }
 
-    pub(crate) fn wake_and_sleep(&self) {
+    /// Wakes the other side and watches for its answer awake, as a parent does that has just submitted.
+    pub(crate) fn wake_and_watch(&self) {
         let before = self.bell_back.load(Ordering::Acquire);
         self.bell_there.fetch_add(1, Ordering::Release);
         wake(self.bell_there);
-        sleep_while(self.bell_back, before);
+        while self.bell_back.load(Ordering::Acquire) == before {
+            std::hint::spin_loop();
+        }
     }
 
     pub(crate) fn sleep_and_answer(&self) {
         // Both sides count the same sleeps, so the last answer tells which wake is due.
         sleep_while(self.bell_there, self.bell_back.load(Ordering::Relaxed));
         self.bell_back.fetch_add(1, Ordering::Release);
-        wake(self.bell_back);
     }
 }
 

@@ -6,8 +6,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use mailbox::{
-    ChildEnd, Doorbell, Event, FdChannel, Identity, Layout, Mailbox, Outcome, ParentEnd, Request,
-    Segment,
+    ChildEnd, Doorbell, Event, FdChannel, Feed, Identity, Layout, Mailbox, Outcome, ParentEnd,
+    RECORD_MAX, Request, Segment,
 };
 
 const LAYOUT: Layout = Layout {
@@ -105,6 +105,27 @@ pub fn packet(bytes: &[u8]) {
     match theirs.try_recv() {
         Ok(message) => assert!(message.is_some_and(|m| m.fds.is_empty()) && bytes.len() == 24),
         Err(_) => assert_ne!(bytes.len(), 24),
+    }
+}
+
+/// A writer of a feed that writes anything into the pipe, between two honest records.
+pub fn feed(bytes: &[u8]) {
+    let mut feed = Feed::create(&Doorbell::create().expect("a doorbell")).expect("a feed");
+    feed.writer().write(b"before");
+    let [_, pipe, _] = feed.writer().fds();
+    let chunk = &bytes[..bytes.len().min(4096)];
+    if !chunk.is_empty() {
+        nix::unistd::write(pipe, chunk).expect("room in an empty pipe");
+    }
+    let mut records = Vec::new();
+    for honest in [&b"before"[..], b"after"] {
+        feed.read(|record| {
+            assert!((1..=RECORD_MAX).contains(&record.len()));
+            records.push(record.to_vec());
+        });
+        let first_or_last = [records.first(), records.last()];
+        assert!(first_or_last.iter().any(|r| r.is_some_and(|r| r == honest)));
+        feed.writer().write(b"after");
     }
 }
 

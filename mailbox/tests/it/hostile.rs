@@ -11,11 +11,12 @@ mod bodies;
 
 type Body = fn(&[u8]);
 
-const BODIES: [(&str, Body); 4] = [
+const BODIES: [(&str, Body); 5] = [
     ("peer", bodies::peer),
     ("reply", bodies::reply),
     ("header", bodies::header),
     ("packet", bodies::packet),
+    ("feed", bodies::feed),
 ];
 
 fn cases() -> u32 {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mailbox::{
     ChildEnd, DeathWords, Doorbell, Event, Identity, Layout, Mailbox, Outcome, ParentEnd, Probe,
-    Request, Waiter,
+    Request, WaitError, Waiter,
 };
 use std::sync::atomic::AtomicU32;
 
@@ -123,18 +123,26 @@ pub(crate) fn random_pauses() {
     assert_eq!(kid.reap(), 0);
 }
 
+/// Both sides wait for half a second in which nothing comes: the deadline of the parent's own wait ends it.
 pub(crate) fn idle_child() {
     let (mut parent, mut kid) = start(|child| serve(child, || {}));
     let mut waiter = Waiter::new();
     round_trip(&mut parent, &mut waiter, 1);
     let (_, before) = ask(&mut parent, &mut waiter);
-    std::thread::sleep(Duration::from_secs(1));
-    let (timed_out, after) = ask(&mut parent, &mut waiter);
-    assert!(
-        after - before < 25_000,
-        "{} us of processor time in an idle second",
-        after - before
+    let ours = cpu_micros();
+    let deadline = Instant::now() + Duration::from_millis(500);
+    assert_eq!(
+        parent.wait(&mut waiter, &PROBE, Some(deadline)),
+        Err(WaitError::Deadline)
     );
+    let ours = cpu_micros() - ours;
+    let (timed_out, after) = ask(&mut parent, &mut waiter);
+    for (side, used) in [("parent", ours), ("child", after - before)] {
+        assert!(
+            used < 12_500,
+            "{side}: {used} us of processor time in an idle half second"
+        );
+    }
     assert_eq!(timed_out, 0);
     parent.shutdown();
     assert_eq!(kid.reap(), 0);
