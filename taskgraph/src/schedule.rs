@@ -157,7 +157,8 @@ impl Scheduler {
 
     /// Drops every task of the run that has not started, and takes no more. What runs finishes.
     ///
-    /// A task that still waits for a running one is dropped when that ends.
+    /// A task that still waits for a running one is dropped when that ends; a graph that nobody
+    /// [prepared](Scheduler::prepared) needs it no more.
     ///
     /// # Errors
     /// When there is no such run, or it is over.
@@ -168,6 +169,7 @@ impl Scheduler {
         self.leave_all_scopes(run);
         self.runs_are_due = true;
         self.drop_backlog(run.into());
+        self.drop_unprepared_graphs(run.into());
         if self.runs.is_active(run.into()) {
             (0..self.lines.len()).for_each(|line| self.drop_line(line, TaskEnd::Cancelled));
             self.drop_groups(|_, _| true, TaskEnd::Cancelled);

@@ -1,5 +1,6 @@
 //! Graphs on a simulated chip: recorded at the first call, replayed as one task, the same results as task by task.
 
+mod failed_runs;
 mod random;
 mod slices;
 

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use super::Scheduler;
 use super::arena::{Kind, Place};
+use super::runs::ShortRun;
 use super::spec::{Effect, EventError, Failure, SubmitError, TaskEnd};
 use super::workers::WorkerSet;
 use crate::capture::{Binding, DATA, Definition, Targets};
@@ -167,7 +168,7 @@ impl Scheduler {
     /// [`prepared_later`](Binding::prepared_later).
     ///
     /// # Errors
-    /// When the task is not a graph task that waits for this.
+    /// When the task is not a graph task that waits for this; one of a cancelled run does not.
     pub fn prepared(&mut self, graph: TaskId) -> Result<(), EventError> {
         let refused = EventError::NotAwaited { task: graph };
         if !self.arena.is_current(graph) || self.arena[graph.slot].state().has_ended() {
@@ -176,16 +177,26 @@ impl Scheduler {
         let Kind::Graph(replay) = self.arena[graph.slot].place.kind() else {
             return Err(refused);
         };
-        if std::mem::replace(&mut self.replays.get_mut(replay).is_prepared, true) {
+        if !self.count_preparation(replay) {
             return Err(refused);
         }
-        let slot = &mut self.arena[graph.slot];
-        slot.waits -= 1;
-        if slot.waits == 0 {
-            self.release(graph.slot);
-            self.settle();
-        }
+        self.settle();
         Ok(())
+    }
+
+    /// Counts down the fact that a graph task is prepared; whether it was still missing.
+    fn count_preparation(&mut self, replay: u32) -> bool {
+        let Replay {
+            slot, is_prepared, ..
+        } = self.replays.get_mut(replay);
+        let (slot, was_missing) = (*slot, !std::mem::replace(is_prepared, true));
+        if was_missing {
+            self.arena[slot].waits -= 1;
+            if self.arena[slot].waits == 0 {
+                self.release(slot);
+            }
+        }
+        was_missing
     }
 
     /// Which node of which graph task a dispatched task is; `None` for one that was submitted itself.
@@ -327,6 +338,19 @@ impl Scheduler {
             match replay.end {
                 None => self.complete(outer),
                 Some(end) => self.end_badly(outer, end),
+            }
+        }
+    }
+
+    /// Lets the graph tasks of a cancelled run go that were not prepared, and now never will be: each ends
+    /// with the last task that it follows.
+    pub(super) fn drop_unprepared_graphs(&mut self, run: ShortRun) {
+        for index in 0..self.replays.all.len() as u32 {
+            let waiting = self.replays.all[index as usize]
+                .as_ref()
+                .filter(|it| !it.is_prepared && self.arena[it.slot].run == run);
+            if waiting.is_some() {
+                self.count_preparation(index);
             }
         }
     }

@@ -126,6 +126,31 @@ fn a_graph_that_is_ready_and_not_started_is_cancelled() {
 }
 
 #[test]
+fn a_graph_that_was_never_prepared_ends_with_its_cancelled_run() {
+    for input_runs in [false, true] {
+        let mut bench = Bench::new(1, 0, Depth::One);
+        let before = input_runs.then(|| {
+            let before = bench.on(0, &[(1, Tag::Output)]);
+            bench.dispatch();
+            before
+        });
+        let boundary = args(&BOUNDARY);
+        let made = chain_and_one();
+        let binding = made.bind(&boundary, &[]).unwrap().prepared_later();
+        let graph = bench.graph.submit_graph(bench.run, &binding).unwrap();
+        bench.graph.cancel(bench.run).unwrap();
+        let too_late = bench.graph.prepared(graph);
+        assert_eq!(too_late, Err(EventError::NotAwaited { task: graph }));
+        if let Some(before) = before {
+            assert!(bench.ok(before).is_empty());
+        }
+        assert_eq!(bench.end_of(graph), Some(TaskEnd::Cancelled));
+        assert_eq!(bench.outcome().cancelled, 1);
+        assert_eq!(bench.graph.n_live_tasks(), 0);
+    }
+}
+
+#[test]
 fn a_graph_fails_with_the_worker_that_is_lost_under_it() {
     let mut bench = Bench::new(2, 0, Depth::One);
     let graph = replay(&mut bench, &chain_and_one());
