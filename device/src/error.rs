@@ -245,6 +245,19 @@ pub enum DeviceError {
         /// The operation time limit.
         limit: Duration,
     },
+    /// Tasks of a run are left that can never begin: a fault of the simulated chip, not of the run. What
+    /// the run should have written is not there.
+    #[error(
+        "execute `{callable}` on chip {chip}: {tasks} tasks are left that wait for nothing that could end; please report this"
+    )]
+    Stalled {
+        /// The chip's number.
+        chip: u32,
+        /// Name of the callable.
+        callable: &'static str,
+        /// How many tasks are left.
+        tasks: usize,
+    },
     /// The chip refuses work because of an earlier fault.
     #[error(
         "{operation} on chip {chip}: it is unusable since an earlier fault ({cause}); probe it, or use another chip"
@@ -296,11 +309,11 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
-    /// Whether it is the failure of a core task, as opposed to a refusal of what was asked.
+    /// Whether it is the failure of what was submitted, as opposed to a refusal of what was asked.
     pub(crate) fn is_of_a_task(&self) -> bool {
         matches!(
             self,
-            Self::Kernel { .. } | Self::Fault { .. } | Self::Timeout { .. }
+            Self::Kernel { .. } | Self::Fault { .. } | Self::Timeout { .. } | Self::Stalled { .. }
         )
     }
 }

@@ -35,8 +35,8 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use taskgraph::{
-    Access, Depth, Dispatch, Effect, Limits, Outcome, Placement, RunId, Scheduler, SubmitError,
-    Tag, TaskId, TaskSpec, WorkerId, WorkerKind,
+    Access, Depth, Dispatch, Effect, Limits, Outcome, Placement, RunId, RunStatus, Scheduler,
+    SubmitError, Tag, TaskId, TaskSpec, WorkerId, WorkerKind,
 };
 
 use self::replay::Replays;
@@ -296,10 +296,27 @@ impl Engine {
                 match engine.step(memory)? {
                     Step::Worked(blocks) if blocks < left => left -= blocks,
                     Step::Worked(_) | Step::Hanging => return Ok(Progress::Running),
-                    Step::Idle => return Ok(Progress::Finished),
+                    Step::Idle => return engine.over(),
                 }
             }
         })
+    }
+
+    /// Nothing is left to do: the run is over, or something went wrong with it that must not look like it.
+    fn over(&self) -> Result<Progress, DeviceError> {
+        match self.graph.run_status(self.current().run) {
+            Some(RunStatus::Done(_)) => Ok(Progress::Finished),
+            _ => Err(self.stalled()),
+        }
+    }
+
+    /// Nothing can be begun, and nothing runs that could change that.
+    fn stalled(&self) -> DeviceError {
+        DeviceError::Stalled {
+            chip: self.machine.chip,
+            callable: self.callable().name,
+            tasks: self.graph.n_live_tasks(),
+        }
     }
 
     /// A slice of steps, which appears on the lanes of the scheduler threads that were active in it.
@@ -379,7 +396,9 @@ impl Engine {
         }
         self.slice(|engine| {
             while engine.graph.n_live_tasks() >= TASKS_MAX {
-                engine.step(memory)?;
+                if engine.step(memory)? == Step::Idle && engine.graph.n_live_tasks() >= TASKS_MAX {
+                    return Err(engine.stalled());
+                }
             }
             Ok(())
         })
@@ -412,6 +431,11 @@ impl Engine {
         self.graph
             .completed(dispatch.dispatch, outcome)
             .expect("it is in flight");
+        self.note_ends();
+    }
+
+    /// Takes note of the graph tasks that have ended.
+    fn note_ends(&mut self) {
         while let Some(effect) = self.graph.next_effect() {
             if let Effect::TaskFinished { task, .. } = effect
                 && !self.replays.is_empty()

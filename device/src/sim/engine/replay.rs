@@ -22,6 +22,7 @@ use taskgraph::capture::{Bindings, Definition, Mismatch, NodeArg, NodeRef};
 use taskgraph::{Access, BufferId, BufferKind, DType, TaskArgs, TaskId, Tensor};
 
 use super::Engine;
+use super::steps::Step;
 use crate::chip::DeviceAddress;
 use crate::context::CoreTensor;
 use crate::error::{DeviceError, OrchestrationError};
@@ -275,8 +276,11 @@ impl Engine {
                     allocated.push(address);
                     return Ok(Some(whole(address, bytes)?));
                 }
-                Err(DeviceError::OutOfMemory { .. }) if !self.replays.is_empty() => {
-                    self.slice(|engine| engine.step(memory).map(drop))?;
+                Err(full @ DeviceError::OutOfMemory { .. }) if !self.replays.is_empty() => {
+                    let step = self.slice(|engine| engine.step(memory))?;
+                    if step == Step::Idle && self.replays.free_heaps.is_empty() {
+                        return Err(full.into());
+                    }
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -70,6 +70,8 @@ impl Engine {
                 self.finish(dispatch, Outcome::Ok);
             }
         }
+        // A graph without tasks ends when it is begun.
+        self.note_ends();
     }
 
     /// Gives the next blocks of what was begun to free cores, oldest task first. A block that must be

@@ -1,4 +1,4 @@
-//! Runs that end while graphs of them are not yet prepared: the next run executes as if they had never been.
+//! Runs that end while graphs of them are not yet prepared, and graphs that memory is short for.
 
 use super::*;
 
@@ -103,4 +103,40 @@ fn an_orchestration_that_panics_behind_a_graph_leaves_nothing_to_the_next_run() 
 #[test]
 fn a_task_that_fails_while_a_graph_is_prepared_leaves_nothing_to_the_next_run() {
     fails_then_runs(&FAILS_BEFORE, 1, "as it was told to");
+}
+
+/// Most of the memory of the chip, for nothing.
+fn hoards(orch: &mut ChipOrchestrator<'_>, args: &ChipGraphArgs) -> Built {
+    orch.alloc(DType::U8, &[args.param(0)?])?;
+    Ok(())
+}
+
+/// Twice a graph that takes as much memory as the first scalar says, and then one that takes twice that.
+static HOARDS: ChipCallable = ChipCallable::new(
+    "hoards",
+    |orch, args| {
+        let Scalar::U64(bytes) = args.scalar(0)? else {
+            return Err(OrchestrationError::refuse("bytes"));
+        };
+        for _ in 0..2 {
+            orch.graph(hoards, &[bytes], core_args())?;
+        }
+        orch.graph(hoards, &[2 * bytes], core_args())
+    },
+    KERNELS,
+);
+
+#[test]
+fn graphs_without_tasks_share_memory_and_one_that_does_not_fit_is_refused() {
+    let options = SimOptions {
+        memory_bytes: 1 << 20,
+        ..SimOptions::default()
+    };
+    let mut bench = Bench::with(options, 0);
+    bench.args.scalars.push(Scalar::U64(600 << 10));
+    let error = chain(&bench.run(&HOARDS).unwrap_err());
+    assert!(error.contains("allocate 1228800 bytes"), "{error}");
+    bench.args.scalars[0] = Scalar::U64(200 << 10);
+    let report = bench.run(&HOARDS).unwrap();
+    assert_eq!(report.graphs.recorded + report.graphs.replayed, 3);
 }
