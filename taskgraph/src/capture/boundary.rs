@@ -116,7 +116,7 @@ pub struct Binding<'a> {
 
 impl<'a> Binding<'a> {
     /// With intermediate memory, which the graph task overwrites as far as other tasks are concerned: two
-    /// replays that are given the same run one after the other.
+    /// replays that are given the same run one after the other, also where inference is switched off.
     ///
     /// # Errors
     /// When it is smaller than the definition's [need](Definition::heap_bytes), or not aligned.
@@ -139,7 +139,7 @@ impl<'a> Binding<'a> {
         Binding { after, ..self }
     }
 
-    /// With inference switched off: only `after` counts.
+    /// With inference switched off: only `after` counts, and who else uses the intermediate memory.
     pub fn manual(self) -> Binding<'a> {
         let inference = Inference::Manual;
         Binding { inference, ..self }

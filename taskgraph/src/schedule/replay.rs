@@ -161,7 +161,8 @@ impl Scheduler {
         self.replays.get_mut(replay).slot = slot;
         self.record_graph(slot, binding.definition.n_nodes());
         self.arena[slot].waits += u32::from(!binding.is_prepared);
-        Ok(self.order(slot, accesses, binding.after, binding.inference))
+        let (own, after) = (binding.heap.as_ref(), binding.after);
+        Ok(self.order(slot, accesses, own, after, binding.inference))
     }
 
     /// Event: whatever a graph task needs besides its inputs is there; for one that was bound with

@@ -27,7 +27,7 @@ impl Scheduler {
             self.groups[group].slot = slot;
         }
         self.record_task(slot, &spec.placement);
-        Ok(self.order(slot, spec.accesses.iter(), spec.after, spec.inference))
+        Ok(self.order(slot, spec.accesses.iter(), None, spec.after, spec.inference))
     }
 
     /// A slot for a task that was checked.
@@ -39,22 +39,31 @@ impl Scheduler {
     }
 
     /// Finds what a new task follows, and lets it go when that is nothing.
+    ///
+    /// `own` is one of the accesses or none: memory that no caller sees, whose users are kept apart even
+    /// where inference is switched off.
     pub(super) fn order<'a>(
         &mut self,
         slot: u32,
         accesses: impl Iterator<Item = &'a Access> + Clone,
+        own: Option<&'a Access>,
         after: &[TaskId],
         inference: Inference,
     ) -> TaskId {
         let run = self.runs.of_task(self.arena[slot].run);
+        let is_automatic =
+            inference == Inference::Automatic && run.scopes.inference() == Inference::Automatic;
         let arena = &mut self.arena;
-        if inference == Inference::Automatic && run.scopes.inference() == Inference::Automatic {
-            let mut records = NONE;
-            let found = |_, earlier, why| follow(arena, run, slot, earlier, why);
+        let mut records = NONE;
+        let found = |_, earlier, why| follow(arena, run, slot, earlier, why);
+        if is_automatic {
             self.ledger
                 .access_all(slot, &mut records, accesses.clone(), found);
-            arena[slot].records = records;
+        } else if own.is_some() {
+            self.ledger
+                .access_all(slot, &mut records, own.into_iter(), found);
         }
+        arena[slot].records = records;
         for earlier in after {
             if arena.is_current(*earlier) {
                 follow(arena, run, slot, earlier.slot, Why::Data);

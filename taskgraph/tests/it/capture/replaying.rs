@@ -174,6 +174,22 @@ fn a_graph_is_started_however_few_slots_there_are() {
 
 #[test]
 fn two_replays_in_the_same_memory_run_one_after_the_other() {
+    replays_in_the_same_memory(Inference::Automatic, false);
+}
+
+#[test]
+fn no_scope_lets_two_replays_run_in_the_same_memory_at_once() {
+    replays_in_the_same_memory(Inference::Manual, false);
+}
+
+#[test]
+fn replays_that_are_ordered_by_hand_are_kept_apart_in_the_same_memory() {
+    replays_in_the_same_memory(Inference::Automatic, true);
+}
+
+/// Two replays in one memory and one in another, in a scope or bound by hand.
+#[track_caller]
+fn replays_in_the_same_memory(scope: Inference, by_hand: bool) {
     let boundary = TaskArgs::new();
     let mut recorder = recorder(&boundary);
     let memory = recorder.alloc(DType::U8, &[100]).unwrap();
@@ -182,6 +198,7 @@ fn two_replays_in_the_same_memory_run_one_after_the_other() {
     on(&mut recorder, 0, &task).unwrap();
     let made = Arc::new(recorder.finish());
     let mut bench = Bench::new(2, 0, Depth::Two);
+    bench.graph.begin_scope(bench.run, scope).unwrap();
     let size = made.heap_bytes();
     let heap = |id| {
         let buffer = BufferId::new(1, id, 0, BufferKind::Shared);
@@ -189,6 +206,7 @@ fn two_replays_in_the_same_memory_run_one_after_the_other() {
     };
     let mut submit = |id| {
         let binding = made.bind(&boundary, &[]).unwrap().heap(&heap(id)).unwrap();
+        let binding = if by_hand { binding.manual() } else { binding };
         bench.graph.submit_graph(bench.run, &binding).unwrap()
     };
     let (first, second, other) = (submit(50), submit(50), submit(51));
