@@ -102,6 +102,13 @@ pub(crate) fn decode<'t, T: Arith>(
         let mut checks = Checks::new::<T>(task, &paging, references);
         let times = steps(task, &model, capture, &mut checks)?;
         report(task, capture, &times);
+        if capture == Capture::On {
+            let graphs = node.graph_stats()?;
+            println!(
+                "    graphs of the node: {} replayed, {} recorded, {} that did not fit, {} not recordable",
+                graphs.hits, graphs.recorded, graphs.mismatches, graphs.uncacheable
+            );
+        }
         checks.report()?;
     }
     node.close()?;

@@ -6,12 +6,13 @@
 //! cargo run --release -p facade --example qwen3_decode -- --weights FOLDER --prompt 9707,11,1879
 //! ```
 //!
-//! Weights and a paged KV cache live in the memory of the chip; a step is one run of a node: embedding, two chip tasks
-//! per layer (attention, MLP), head. `chip.rs` has the orchestrations of these tasks, `kernels.rs` what runs on the cores.
+//! Weights and a paged KV cache live in the memory of the chip; a step is embedding, two chip tasks per layer (attention,
+//! MLP), head. A layer is recorded once, on the node and on the chip, and replayed for all others. `chip.rs` has the
+//! orchestrations of these tasks, `kernels.rs` what runs on the cores.
 //!
-//! Every step is checked: its logits, and what it wrote to the cache and what it left alone there. Without arguments two
+//! Every step is checked: its logits, what it wrote to the cache and what it left alone there. Without arguments two
 //! models are decoded, one of forty small layers with seeded weights and one of two layers from safetensors files, each
-//! with `bf16` and with `f32` activations.
+//! with `bf16` and with `f32` activations, task by task and replayed.
 //!
 //! xtask: run with --steps 5
 #![expect(

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use facade::{Buffer, ChipHandle, DeviceBuffer, Element, Error, Orchestrator, Worker, args, on};
+use facade::{
+    Buffer, ChipHandle, DeviceBuffer, Element, Error, GraphArgs, Orchestrator, Worker, args, on,
+};
 use half::bf16;
 
 use super::chip::Callables;
@@ -16,6 +18,9 @@ const CHIP: u32 = 0;
 
 /// Weights are read, and copied to the chip, so many elements at a time.
 const UPLOAD_ELEMENTS: usize = 16 << 20;
+
+/// How many of a layer's weights its attention uses; the rest is for its MLP.
+const N_ATTENTION: usize = 7;
 
 /// What the cache holds before anything is written, so that a stray write is seen.
 pub(crate) const UNWRITTEN: f32 = -123.0;
@@ -73,7 +78,7 @@ struct Layer<T: Element> {
     caches: [DeviceBuffer<T>; 2],
 }
 
-/// Whether layers are recorded once and replayed, or built task by task.
+/// Whether layers are recorded once and replayed, on the node and on the chip, or built task by task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capture {
     Off,
@@ -234,38 +239,44 @@ impl<'n, T: Element + Activation> Model<'n, T> {
         Ok(())
     }
 
+    /// The tasks of one layer: one by one, or as the graph that was recorded of the first one.
     fn layer(
         &self,
         orch: &mut Orchestrator<'_>,
         layer: &Layer<T>,
         capture: Capture,
     ) -> Result<(), Error> {
-        let as_graph = capture == Capture::On;
         let (eps, theta) = (self.config.rms_norm_eps as f32, self.config.rope_theta);
         let [positions, slots, pages] = &self.on_chip;
-        let (attention, mlp) = layer.weights.split_at(7);
         let list = args()
             .inout(&self.x)
             .input(positions)
             .input(slots)
             .input(pages);
         let list = list.inout(&layer.caches[0]).inout(&layer.caches[1]);
+        if capture == Capture::On {
+            let list = layer
+                .weights
+                .iter()
+                .fold(list, |list, weight| list.input(weight));
+            orch.graph(
+                "layer",
+                list.scalar(true).scalar(eps).scalar(theta),
+                layer_body,
+            )?;
+            return Ok(());
+        }
+        let (attention, mlp) = layer.weights.split_at(N_ATTENTION);
         let list = attention
             .iter()
             .fold(list, |list, weight| list.input(weight));
-        orch.submit_next_level(
-            &self.handles.attention,
-            list.scalar(as_graph).scalar(eps).scalar(theta),
-            on(CHIP),
-        )?;
+        let list = list.scalar(false).scalar(eps).scalar(theta);
+        orch.submit_next_level(&self.handles.attention, list, on(CHIP))?;
         let list = mlp
             .iter()
             .fold(args().inout(&self.x), |list, weight| list.input(weight));
-        orch.submit_next_level(
-            &self.handles.mlp,
-            list.scalar(as_graph).scalar(eps),
-            on(CHIP),
-        )?;
+        let list = list.scalar(false).scalar(eps);
+        orch.submit_next_level(&self.handles.mlp, list, on(CHIP))?;
         Ok(())
     }
 
@@ -284,6 +295,30 @@ impl<'n, T: Element + Activation> Model<'n, T> {
         orch.submit_next_level(&self.handles.head, list, on(CHIP))?;
         Ok(())
     }
+}
+
+/// What a layer consists of, for any layer: its weights and its part of the caches are arguments.
+fn layer_body(g: &mut Orchestrator<'_>, a: &GraphArgs<'_, &'static str>) -> Result<(), Error> {
+    let (attention, mlp) = (g.chip("attention")?, g.chip("mlp")?);
+    let (as_graph, eps, theta) = (a.scalar(0)?, a.scalar(1)?, a.scalar(2)?);
+    let mut list = args().inout(&a.tensor(0)?);
+    for at in 1..6 + N_ATTENTION {
+        let is_cache = at == 4 || at == 5;
+        let tensor = a.tensor(at)?;
+        list = if is_cache {
+            list.inout(&tensor)
+        } else {
+            list.input(&tensor)
+        };
+    }
+    let list = list.scalar(as_graph).scalar(eps).scalar(theta);
+    g.submit_next_level(&attention, list, on(CHIP))?;
+    let mut list = args().inout(&a.tensor(0)?);
+    for at in 6 + N_ATTENTION..a.n_tensors() {
+        list = list.input(&a.tensor(at)?);
+    }
+    g.submit_next_level(&mlp, list.scalar(as_graph).scalar(eps), on(CHIP))?;
+    Ok(())
 }
 
 /// Copies one weight to the chip, a bounded number of rows at a time.
