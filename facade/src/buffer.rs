@@ -15,12 +15,12 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
-use mailbox::Segment;
+use mailbox::{Access, Segment, SegmentError};
 use parking_lot::Mutex;
-use taskgraph::{BufferId, Tensor};
+use taskgraph::{BufferId, Tag, Tensor};
 
 use crate::args::Backing;
 use crate::element::Element;
@@ -49,10 +49,21 @@ struct Uses {
 }
 
 /// How a task or a view is going to use a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Use {
     Read,
     Write,
+}
+
+impl Use {
+    /// What a task may do to a tensor that it names with this tag. What the graph is not told of may be a write.
+    pub(crate) fn of(tag: Tag) -> Self {
+        if tag.writes() || tag == Tag::NoDep {
+            Use::Write
+        } else {
+            Use::Read
+        }
+    }
 }
 
 /// A mapped buffer with its identity, shared by handles, views and unfinished tasks.
@@ -61,6 +72,8 @@ pub(crate) struct BufferCore {
     segment: Segment,
     uses: Mutex<Uses>,
     home: Weak<dyn Home>,
+    /// The process that mapped it: a forked copy of this value has no mapping.
+    process: u64,
 }
 
 impl fmt::Debug for BufferCore {
@@ -79,6 +92,7 @@ impl BufferCore {
             segment,
             uses: Mutex::default(),
             home,
+            process: crate::incarnation::of_process(),
         })
     }
 
@@ -90,9 +104,12 @@ impl BufferCore {
         self.segment.len() as u64
     }
 
-    /// The descriptor of its memory, to be sent to a child.
-    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.segment.as_fd()
+    /// A descriptor of its memory for a child that uses it so: the kernel refuses a writable mapping of one for reading.
+    pub(crate) fn descriptor(&self, how: Use) -> Result<OwnedFd, SegmentError> {
+        match how {
+            Use::Read if self.segment.access() == Access::ReadWrite => self.segment.readonly_fd(),
+            _ => self.segment.try_clone_fd(),
+        }
     }
 
     pub(crate) fn segment(&self) -> &Segment {
@@ -107,9 +124,13 @@ impl BufferCore {
 
     /// Counts an unfinished task in, or refuses it because of a conflicting host view.
     pub(crate) fn begin_task(&self, how: Use) -> Result<(), BufferError> {
+        self.check_process()?;
         let mut uses = self.uses.lock();
         if uses.released {
             return Err(BufferError::Released { buffer: self.id });
+        }
+        if how == Use::Write && self.segment.access() == Access::ReadOnly {
+            return Err(BufferError::ReadOnly { buffer: self.id });
         }
         if uses.host_writer || (how == Use::Write && uses.host_views > 0) {
             return Err(BufferError::HostView { buffer: self.id });
@@ -130,6 +151,14 @@ impl BufferCore {
         }
     }
 
+    /// Refuses a handle that a function captured and that was copied into a worker by a fork.
+    fn check_process(&self) -> Result<(), BufferError> {
+        if self.process == crate::incarnation::of_process() {
+            return Ok(());
+        }
+        Err(BufferError::Captured { buffer: self.id })
+    }
+
     fn in_use(&self, operation: &'static str, uses: &Uses) -> BufferError {
         BufferError::InUse {
             operation,
@@ -142,6 +171,7 @@ impl BufferCore {
 
     /// Counts a host view in, or refuses it because of conflicting tasks and views.
     pub(crate) fn begin_view(&self, how: Use) -> Result<(), BufferError> {
+        self.check_process()?;
         let mut uses = self.uses.lock();
         if uses.released {
             return Err(BufferError::Released { buffer: self.id });

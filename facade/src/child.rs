@@ -161,6 +161,7 @@ pub(crate) fn main(
     seat: Seat,
     registry: Arc<Registry>,
 ) -> Result<(), String> {
+    crate::incarnation::begin_process();
     panics::remember();
     let mut fds = context.fds.into_iter();
     let mut next = || fds.next().ok_or("a descriptor is missing");
@@ -397,14 +398,17 @@ impl Child {
             | ControlRequest::MapDomain { buffer, .. } => {
                 let executor = &self.executor;
                 let adopt = |id, segment| executor.adopt(id, segment);
-                let core = self.imports.find(buffer.id(), &adopt).map_err(|reason| {
-                    RemoteError::new(
-                        FaultKind::Arguments,
-                        &self.seat.path,
-                        "map a buffer",
-                        reason,
-                    )
-                })?;
+                let core = self
+                    .imports
+                    .find(buffer.id(), message.use_of_buffer(), &adopt)
+                    .map_err(|reason| {
+                        RemoteError::new(
+                            FaultKind::Arguments,
+                            &self.seat.path,
+                            "map a buffer",
+                            reason,
+                        )
+                    })?;
                 self.executor.memory(message, Some(&core))
             }
             ControlRequest::Malloc { .. }

@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::agreement::{Change, Conclusion};
+use crate::buffer::Use;
 use crate::clock::WireInstant;
 use crate::memory_report::DeviceUsage;
 use crate::tree::TreeNode;
@@ -71,6 +72,16 @@ pub(crate) enum ControlRequest {
     MemoryReport,
     /// Forget a shared buffer: unmap it, here and below.
     Unmap { buffers: Vec<WireBuffer> },
+}
+
+impl ControlRequest {
+    /// What the child does to the buffer that the request names.
+    pub(crate) fn use_of_buffer(&self) -> Use {
+        match self {
+            ControlRequest::CopyTo { .. } => Use::Read,
+            _ => Use::Write,
+        }
+    }
 }
 
 /// A device allocation as parent and child name it: no address crosses.

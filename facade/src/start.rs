@@ -59,7 +59,9 @@ impl Start<'_> {
         // Asked once: the answer costs more than what it is about.
         let mode = self.mode();
         let mut jobs = Vec::new();
-        for (index, (kind, child_path)) in self.plan.lines(&path).into_iter().enumerate() {
+        let lines = self.plan.lines(&path);
+        self.engine.doorbell().expect_peers(lines.len() + 1);
+        for (index, (kind, child_path)) in lines.into_iter().enumerate() {
             self.go_on()?;
             self.fork_child(index, kind, &child_path, mode)?;
             jobs.push(self.ask(index));
@@ -138,6 +140,8 @@ impl Start<'_> {
         };
         let mailbox =
             Mailbox::create(layout, self.engine.doorbell()).map_err(StartCause::system)?;
+        // No later sibling sees it.
+        mailbox.keep_from_forks().map_err(StartCause::system)?;
         let (here, there) = FdChannel::pair().map_err(StartCause::system)?;
         let board = self.board.below(slot_offset(self.spec, index));
         let seat = Seat {

@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use taskgraph::{BufferId, BufferKind, RawTensor, Scalar, Tag, TaskArgs, Tensor};
 
+use crate::buffer::Use;
+
 /// Bytes of the digest at the head of every payload.
 pub(crate) const DIGEST_BYTES: usize = 32;
 
@@ -54,8 +56,9 @@ const _: () = {
     assert!(size_of::<WireScalar>() == 16);
 };
 
-const HEAD: u32 = 1;
+const HEAD_READ: u32 = 1;
 const TAIL: u32 = 2;
+const HEAD_WRITE: u32 = 3;
 
 /// A buffer identity as control messages carry it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,11 +79,16 @@ impl WireBuffer {
         }
     }
 
-    /// The two messages that announce the buffer on a descriptor channel; the descriptor goes with the first.
-    pub(crate) fn to_headers(self) -> [FdHeader; 2] {
+    /// The two messages that announce the buffer on a descriptor channel, for one kind of use; the descriptor goes with
+    /// the first.
+    pub(crate) fn to_headers(self, how: Use) -> [FdHeader; 2] {
+        let kind = match how {
+            Use::Read => HEAD_READ,
+            Use::Write => HEAD_WRITE,
+        };
         [
             FdHeader {
-                kind: HEAD,
+                kind,
                 id: self.owner,
                 value: self.bytes,
             },
@@ -92,16 +100,21 @@ impl WireBuffer {
         ]
     }
 
-    /// The buffer that two messages announce, when they belong together.
-    pub(crate) fn from_headers(head: FdHeader, tail: FdHeader) -> Option<Self> {
+    /// The buffer that two messages announce and the use that they announce it for, when they belong together.
+    pub(crate) fn from_headers(head: FdHeader, tail: FdHeader) -> Option<(Self, Use)> {
         let generation = u32::try_from(tail.value).ok()?;
-        let fits = head.kind == HEAD && tail.kind == TAIL;
-        fits.then_some(Self {
+        let how = match head.kind {
+            HEAD_READ => Use::Read,
+            HEAD_WRITE => Use::Write,
+            _ => return None,
+        };
+        let buffer = Self {
             owner: head.id,
             id: tail.id,
             generation,
             bytes: head.value,
-        })
+        };
+        (tail.kind == TAIL).then_some((buffer, how))
     }
 
     /// The identity; shared buffers are the only kind that control messages name.

@@ -1,4 +1,5 @@
-//! Buffers of workers above, mapped here: once each, when the first task or request names them.
+//! Buffers of workers above, mapped here when the first task or request names them: once for reading, where the mapping
+//! itself refuses a store, and once for writing, where a task may write.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use smallvec::SmallVec;
 use taskgraph::{BufferId, BufferKind};
 
 use crate::args::Args;
-use crate::buffer::BufferCore;
+use crate::buffer::{BufferCore, Use};
 use crate::control;
 use crate::view::Grant;
 use crate::wire::{ClaimedTask, WireBuffer};
@@ -23,7 +24,7 @@ pub(super) type Adopt<'a> = dyn Fn(BufferId, Segment) -> Arc<BufferCore> + 'a;
 /// The mapped buffers, and the channel on which more of them come.
 pub(super) struct Imports {
     channel: FdChannel,
-    mapped: HashMap<BufferId, Arc<BufferCore>>,
+    mapped: HashMap<(BufferId, Use), Arc<BufferCore>>,
 }
 
 impl Imports {
@@ -49,7 +50,7 @@ impl Imports {
                 grants.push(Grant::on_device(tensor, *tag));
                 continue;
             }
-            let core = self.find(id, adopt).map_err(refused)?;
+            let core = self.find(id, Use::of(*tag), adopt).map_err(refused)?;
             let tensor = raw
                 .validate(core.bytes())
                 .map_err(|e| refused(e.to_string()))?;
@@ -58,34 +59,34 @@ impl Imports {
         Ok(Args::new(grants, task.scalars.clone()))
     }
 
-    /// The buffer of this identity, mapped now if it was announced.
+    /// The buffer of this identity, mapped for this use, now if it was announced.
     pub(super) fn find(
         &mut self,
         id: BufferId,
+        how: Use,
         adopt: &Adopt<'_>,
     ) -> Result<Arc<BufferCore>, String> {
         let deadline = Instant::now() + PATIENCE;
-        while !self.mapped.contains_key(&id) {
+        while !self.mapped.contains_key(&(id, how)) {
             self.receive(deadline, adopt)
                 .map_err(|error| format!("{id} cannot be mapped: {error}"))?;
         }
-        Ok(Arc::clone(&self.mapped[&id]))
+        Ok(Arc::clone(&self.mapped[&(id, how)]))
     }
 
     /// Unmaps a buffer as soon as nothing here uses it any more; also one that was announced and that no task has named.
     pub(super) fn forget(&mut self, id: BufferId, adopt: &Adopt<'_>) {
         let deadline = Instant::now() + PATIENCE;
-        while !self.mapped.contains_key(&id) {
-            // Nothing more has come, or nothing that could be mapped: then there is nothing to unmap.
-            let Ok(Some(head)) = self.channel.try_recv() else {
-                return;
-            };
+        // Everything that was announced before, for either use. What cannot be mapped need not be unmapped.
+        while let Ok(Some(head)) = self.channel.try_recv() {
             if self.take(head, deadline, adopt).is_err() {
-                return;
+                break;
             }
         }
-        if let Some(core) = self.mapped.remove(&id) {
-            core.abandon();
+        for how in [Use::Read, Use::Write] {
+            if let Some(core) = self.mapped.remove(&(id, how)) {
+                core.abandon();
+            }
         }
     }
 
@@ -108,15 +109,20 @@ impl Imports {
         let tail = self.channel.recv(Some(deadline));
         let tail = tail.map_err(|error| control::chain(&error))?;
         let buffer = WireBuffer::from_headers(head.header, tail.header);
-        let buffer = buffer.ok_or("the announcement is malformed")?;
+        let (buffer, how) = buffer.ok_or("the announcement is malformed")?;
         let fd = head
             .fds
             .into_iter()
             .next()
             .ok_or("the announcement has no descriptor")?;
         let bytes = usize::try_from(buffer.bytes).map_err(|_| "its size fits no address space")?;
-        let segment = Segment::from_fd(fd, bytes).map_err(|error| control::chain(&error))?;
-        self.mapped.insert(buffer.id(), adopt(buffer.id(), segment));
+        let map = match how {
+            Use::Read => Segment::map_readonly,
+            Use::Write => Segment::from_fd,
+        };
+        let segment = map(fd, bytes).map_err(|error| control::chain(&error))?;
+        let core = adopt(buffer.id(), segment);
+        self.mapped.insert((buffer.id(), how), core);
         Ok(())
     }
 }

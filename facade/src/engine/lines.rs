@@ -1,5 +1,6 @@
 //! The lines to the children: what the driver holds while it drives.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use mailbox::{Event, FdChannel, Identity, Outcome, ParentEnd, Waiter};
 use procfork::{Children, ProcessInfo, ProcessState};
 use taskgraph::{BufferId, Dispatch, DispatchId, TaskId, WorkerId};
 
-use crate::buffer::BufferCore;
+use crate::buffer::{BufferCore, Use};
 use crate::control::{self, ControlReply, ControlRequest, RemoteError};
 use crate::error::{Name, TaskCause, WorkerDied};
 use crate::tree::TreeNode;
@@ -39,7 +40,7 @@ pub(crate) struct Line {
     end: ParentEnd,
     channel: FdChannel,
     /// Buffers whose descriptors the child has been sent.
-    known: HashSet<BufferId>,
+    known: HashSet<(BufferId, Use)>,
     /// Buffers that the child must unmap; sent when the control frame is free.
     unmaps: Vec<BufferId>,
     /// The graph that the last task was a node of: its buffers are known.
@@ -95,19 +96,26 @@ impl Line {
         self.end.shutdown();
     }
 
-    /// Sends the descriptor of a buffer that the child has not seen.
-    fn announce(&mut self, buffer: &BufferCore) -> Result<(), String> {
-        if !self.known.insert(buffer.id()) {
+    /// Sends the descriptor of a buffer that the child has not seen, with no more rights than the use asks for.
+    fn announce(&mut self, buffer: &BufferCore, how: Use) -> Result<(), String> {
+        if !self.known.insert((buffer.id(), how)) {
             return Ok(());
         }
-        let [head, tail] = WireBuffer::new(buffer.id(), buffer.bytes()).to_headers();
+        let sent = self.send_descriptor(buffer, how);
+        if sent.is_err() {
+            self.known.remove(&(buffer.id(), how));
+        }
+        sent
+    }
+
+    fn send_descriptor(&self, buffer: &BufferCore, how: Use) -> Result<(), String> {
+        let [head, tail] = WireBuffer::new(buffer.id(), buffer.bytes()).to_headers(how);
+        let fd = buffer.descriptor(how);
+        let fd = fd.map_err(|error| control::chain(&error))?;
         let deadline = Some(Instant::now() + ANNOUNCE_PATIENCE);
-        let sent = self.channel.send(head, &[buffer.descriptor()], deadline);
+        let sent = self.channel.send(head, &[fd.as_fd()], deadline);
         let sent = sent.and_then(|()| self.channel.send(tail, &[], deadline));
-        sent.map_err(|error| {
-            self.known.remove(&buffer.id());
-            control::chain(&error)
-        })
+        sent.map_err(|error| control::chain(&error))
     }
 
     fn send(&mut self, core: &Core, dispatch: &Dispatch) -> Result<(), String> {
@@ -117,8 +125,12 @@ impl Line {
         // The nodes of a graph share what it holds, which keeps it from being unmapped.
         if node.is_none() || self.graph != Some(task) {
             for hold in &record.holds {
-                if let Hold::Buffer(buffer, _) = hold {
-                    self.announce(buffer)?;
+                if let Hold::Buffer(buffer, how) = hold {
+                    self.announce(buffer, *how)?;
+                    // A node may read what the graph as a whole writes.
+                    if node.is_some() && *how == Use::Write {
+                        self.announce(buffer, Use::Read)?;
+                    }
                 }
             }
         }
@@ -164,7 +176,7 @@ impl Line {
 
     fn begin_job(&mut self, job: &Arc<Job>) -> Result<(), String> {
         if let Some(buffer) = &job.buffer {
-            self.announce(buffer)?;
+            self.announce(buffer, job.request.use_of_buffer())?;
         }
         let bytes = control::encode(&job.request);
         self.end
@@ -283,7 +295,8 @@ impl Lines {
     pub(super) fn forget_buffers(&mut self, released: &[BufferId]) {
         for id in released {
             for line in self.all.iter_mut().filter(|line| line.died.is_none()) {
-                if line.known.remove(id) {
+                let known = [Use::Read, Use::Write].map(|how| line.known.remove(&(*id, how)));
+                if known.contains(&true) {
                     line.unmaps.push(*id);
                     self.has_unmaps = true;
                 }

@@ -90,6 +90,8 @@ impl Engine {
             reason: crate::control::chain(&error),
         };
         let segment = mailbox::Segment::create("buffer", bytes).map_err(refused)?;
+        // A worker maps it by descriptor when a task names it, and only then.
+        segment.keep_from_forks().map_err(refused)?;
         // Relaxed: only uniqueness matters.
         let id = self.next_buffer.fetch_add(1, Ordering::Relaxed);
         let id = BufferId::new(self.incarnation, id, 0, BufferKind::Shared);

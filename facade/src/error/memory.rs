@@ -82,6 +82,22 @@ pub enum BufferError {
         /// The task in the way, as its callable is called.
         blocker: Option<String>,
     },
+    /// A worker was given it to read, and a task below would write it.
+    #[error(
+        "submit a task that writes {buffer}: this worker was given it for reading; name it as an output of this worker's own task"
+    )]
+    ReadOnly {
+        /// The buffer.
+        buffer: BufferId,
+    },
+    /// A function of a worker captured the handle of another process.
+    #[error(
+        "use {buffer} in a worker that captured it: only the process that created it can; name it as an argument of the task"
+    )]
+    Captured {
+        /// The buffer.
+        buffer: BufferId,
+    },
     /// It was given back.
     #[error("use {buffer}: it was released")]
     Released {

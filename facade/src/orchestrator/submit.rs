@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use taskgraph::{Access, Placement, TaskArgs, TaskId, TaskSpec, WorkerId};
+use taskgraph::{Placement, TaskArgs, TaskId, TaskSpec, WorkerId};
 
 use super::{Orchestrator, TaskHandle};
 use crate::args::{ArgList, Backing};
@@ -155,13 +155,13 @@ impl Orchestrator<'_> {
         let mut uses: SmallVec<[DeviceUse; 3]> = SmallVec::new();
         for (access, backing) in args.accesses().iter().zip(backings) {
             match backing {
-                Backing::Shared(core) => holds.push(Hold::buffer(core, use_of(access))?),
+                Backing::Shared(core) => holds.push(Hold::buffer(core, Use::of(access.tag))?),
                 Backing::Device(span) => {
                     spans.push(*span);
                     uses.push(DeviceUse {
                         buffer: access.buffer,
                         bytes: access.view.lo()..access.view.hi(),
-                        how: use_of(access),
+                        how: Use::of(access.tag),
                     });
                 }
                 Backing::Recorded => return Err(BufferError::Recorded.into()),
@@ -239,13 +239,4 @@ fn check_device(callee: &Callee<'_>, backings: &[Backing]) -> Result<(), SubmitE
     }
     let callable = Arc::clone(callee.name);
     Err(SubmitError::DeviceArgument { callable })
-}
-
-fn use_of(access: &Access) -> Use {
-    // What the graph is not told of may be a write.
-    if access.tag.writes() || access.tag == taskgraph::Tag::NoDep {
-        Use::Write
-    } else {
-        Use::Read
-    }
 }

@@ -4,6 +4,8 @@ use device::Digest;
 use proptest::prelude::*;
 use taskgraph::{BufferId, BufferKind, DType, Tag, TaskArgs, Tensor};
 
+use crate::buffer::Use;
+
 use super::{DIGEST_BYTES, WireBuffer, WireError, decode, encode};
 
 const DIGEST: Digest = Digest([7; 32]);
@@ -55,8 +57,11 @@ fn a_buffer_announcement_takes_two_messages_that_belong_together() {
         BufferId::new(u64::MAX, 9, u32::MAX, BufferKind::Shared),
         4096,
     );
-    let [head, tail] = buffer.to_headers();
-    assert_eq!(WireBuffer::from_headers(head, tail), Some(buffer));
+    for how in [Use::Read, Use::Write] {
+        let [head, tail] = buffer.to_headers(how);
+        assert_eq!(WireBuffer::from_headers(head, tail), Some((buffer, how)));
+    }
+    let [head, tail] = buffer.to_headers(Use::Read);
     assert_eq!(WireBuffer::from_headers(tail, head), None);
     assert_eq!(WireBuffer::from_headers(head, head), None);
 }

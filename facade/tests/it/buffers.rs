@@ -2,7 +2,7 @@
 
 use facade::{BufferError, Error, args};
 
-use crate::support::{Gate, builder, directory, n_mappings, nothing};
+use crate::support::{Gate, builder, directory, failure, n_mappings, nothing};
 
 pub(crate) fn a_buffer_that_a_task_writes_cannot_be_read_released_or_written() {
     let dir = directory();
@@ -188,4 +188,172 @@ pub(crate) fn buffers_made_before_init_work() {
         .unwrap();
     assert_eq!(x.to_vec().unwrap(), [2, 4, 6]);
     node.close().unwrap();
+}
+
+/// The rights of the mappings of shared buffers in a process, as the kernel lists them.
+fn rights(pid: u32) -> Vec<String> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let ours = maps.lines().filter(|line| line.contains("memfd:buffer"));
+    let rights = ours.map(|line| line.split(' ').nth(1).unwrap().to_owned());
+    rights.collect()
+}
+
+pub(crate) fn a_worker_that_only_reads_has_a_mapping_that_cannot_be_written() {
+    let node = builder(0, 2).build().unwrap();
+    let sum = node
+        .register_fn("sum", |args| {
+            let sum: u32 = args.input::<u32>(0)?.iter().sum();
+            args.output::<u32>(1)?[0] = sum;
+            Ok(())
+        })
+        .unwrap();
+    let store = node
+        .register_fn("store", |args| {
+            // What a wild pointer of a reader would do: the mapping itself refuses.
+            let [bytes] = args.input::<u32>(0)? else {
+                return Err("one element".into());
+            };
+            let file = std::fs::OpenOptions::new()
+                .write(true)
+                .open("/proc/self/mem")?;
+            std::os::unix::fs::FileExt::write_at(&file, &[1], std::ptr::from_ref(bytes) as u64)?;
+            Ok(())
+        })
+        .unwrap();
+    node.init().unwrap();
+    let x = node.buffer_from(&[1_u32, 2, 3]).unwrap();
+    let y = node.buffer::<u32>(1).unwrap();
+    node.run(|orch| orch.submit_sub(&sum, args().input(&x).output(&y)))
+        .unwrap();
+    assert_eq!(y.to_vec().unwrap(), [6]);
+    let user = node.tree().unwrap().children[0].pid;
+    let mut found = rights(user);
+    found.sort();
+    assert_eq!(found, ["r--s", "rw-s"]);
+    // Writing to a shared mapping without the right fails even by the kernel's own hand.
+    let z = node.buffer_from(&[7_u32]).unwrap();
+    failure(node.run(|orch| orch.submit_sub(&store, args().input(&z))));
+    assert_eq!(z.to_vec().unwrap(), [7]);
+    node.close().unwrap();
+}
+
+pub(crate) fn an_input_of_a_worker_cannot_be_written_by_its_own_tasks() {
+    let root = builder(0, 1)
+        .worker(builder(0, 1).name("below"))
+        .build()
+        .unwrap();
+    let f = root.register_fn("f", nothing).unwrap();
+    let deep = f.clone();
+    let below = root
+        .register_orchestration("below", move |orch, a| {
+            let refused = orch.submit_sub(&deep, args().inout(&a.tensor(0)?));
+            match refused {
+                Err(Error::Buffer(BufferError::ReadOnly { .. })) => Ok(()),
+                other => panic!("expected a refusal, found {other:?}"),
+            }
+        })
+        .unwrap();
+    root.init().unwrap();
+    let x = root.buffer::<u32>(4).unwrap();
+    root.run(|orch| orch.submit_next_level(&below, args().input(&x), facade::on(0)))
+        .unwrap();
+    root.close().unwrap();
+}
+
+pub(crate) fn a_captured_buffer_is_refused_and_no_worker_inherits_one() {
+    let node = builder(0, 2)
+        .start_mode(facade::StartMode::Fork)
+        .build()
+        .unwrap();
+    let x = std::sync::Arc::new(node.buffer::<u32>(4).unwrap());
+    let captured = std::sync::Arc::clone(&x);
+    let f = node
+        .register_fn("f", move |_| {
+            captured.view()?;
+            Ok(())
+        })
+        .unwrap();
+    node.init().unwrap();
+    let refused = failure(node.run(|orch| orch.submit_sub(&f, args())));
+    assert!(refused.to_string().contains("captured"), "{refused}");
+    for child in &node.tree().unwrap().children {
+        assert_eq!(n_mappings(child.pid, "buffer"), 0);
+        // Its own mailbox, and none of a sibling.
+        assert_eq!(n_mappings(child.pid, "mailbox"), 1);
+    }
+    x.release().unwrap();
+    node.close().unwrap();
+}
+
+pub(crate) fn a_buffer_is_not_released_under_a_task_on_any_path() {
+    let dir = directory();
+    let gate = Gate::new(dir.path(), "gate");
+    let root = builder(0, 2)
+        .worker(builder(0, 1).name("below"))
+        .build()
+        .unwrap();
+    let inside = gate.clone();
+    let hold = root
+        .register_fn("hold", move |_| {
+            inside.pass();
+            Ok(())
+        })
+        .unwrap();
+    let nothing = root.register_fn("nothing", nothing).unwrap();
+    let deep = nothing.clone();
+    let below = root
+        .register_orchestration("below", move |orch, a| {
+            orch.submit_sub(&deep, args().input(&a.tensor(0)?))
+                .map(drop)
+        })
+        .unwrap();
+    root.init().unwrap();
+    let gated = root.buffer::<u32>(4).unwrap();
+    type Path<'a> = &'a dyn Fn(&mut facade::Orchestrator<'_>, facade::ArgList) -> Result<(), Error>;
+    let paths: [(&str, Path<'_>); 4] = [
+        ("sub", &|orch, list| {
+            orch.submit_sub(&nothing, list).map(drop)
+        }),
+        ("sub group", &|orch, list| {
+            orch.submit_sub_group(&nothing, vec![list, args()])
+                .map(drop)
+        }),
+        ("next level", &|orch, list| {
+            orch.submit_next_level(&below, list, facade::on(0))
+                .map(drop)
+        }),
+        ("next-level group", &|orch, list| {
+            let members = vec![(list, facade::on(0))];
+            orch.submit_next_level_group(&below, members).map(drop)
+        }),
+    ];
+    for (path, submit) in paths {
+        let x = root.buffer::<u32>(4).unwrap();
+        let handle = root
+            .submit(|orch| {
+                orch.submit_sub(&hold, args().inout(&gated))?;
+                // Queued behind the one that holds the gate.
+                submit(orch, args().input(&x).input(&gated))
+            })
+            .unwrap();
+        let refused = x.release();
+        assert!(
+            matches!(refused, Err(Error::Buffer(BufferError::InUse { .. }))),
+            "{path}: queued"
+        );
+        // Abandoned by its waiter: the run goes on by itself, and the buffer stays in use.
+        let abandoned = handle.wait_for(std::time::Duration::from_millis(1));
+        assert!(
+            abandoned.is_none() && x.release().is_err(),
+            "{path}: abandoned"
+        );
+        gate.open();
+        handle.wait().unwrap();
+        x.release().unwrap();
+        x.release().unwrap();
+        assert!(x.view().is_err(), "{path}: a released buffer gives no view");
+        let again = root.run(|orch| submit(orch, args().input(&x)));
+        assert!(again.is_err(), "{path}: a released buffer is no argument");
+    }
+    root.close().unwrap();
 }

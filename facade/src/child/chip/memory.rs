@@ -247,7 +247,7 @@ impl Opened {
         };
         self.traffic.memory_calls += 1;
         let mapped = self.chip.map_window(&Window {
-            memory: buffer.descriptor().as_fd(),
+            memory: buffer.segment().as_fd(),
             offset: window.offset,
             bytes: window.bytes,
             side,

@@ -3,6 +3,9 @@
 //! `cargo bench -p facade --bench dispatch -- [--json] [NAME...]`; see `docs/benches.md`.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
+mod load;
+mod memory;
+
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -32,6 +35,15 @@ fn main() {
     }
     if wanted("task_in_run_2") {
         measures.push(two_workers());
+    }
+    if wanted("oversubscribed") {
+        measures.push(load::oversubscribed());
+    }
+    if wanted("buffer_map") {
+        measures.push(memory::buffer_map());
+    }
+    if wanted("rss_child_mib") {
+        measures.push(memory::rss_child());
     }
     if wanted("idle_cpu_percent") {
         measures.push(idle_cpu());
