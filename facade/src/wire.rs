@@ -56,9 +56,8 @@ const _: () = {
     assert!(size_of::<WireScalar>() == 16);
 };
 
-const HEAD_READ: u32 = 1;
-const TAIL: u32 = 2;
-const HEAD_WRITE: u32 = 3;
+const ANNOUNCE_READ: u32 = 1;
+const ANNOUNCE_WRITE: u32 = 2;
 
 /// A buffer identity as control messages carry it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,42 +78,34 @@ impl WireBuffer {
         }
     }
 
-    /// The two messages that announce the buffer on a descriptor channel, for one kind of use; the descriptor goes with
-    /// the first.
-    pub(crate) fn to_headers(self, how: Use) -> [FdHeader; 2] {
-        let kind = match how {
-            Use::Read => HEAD_READ,
-            Use::Write => HEAD_WRITE,
-        };
-        [
-            FdHeader {
-                kind,
-                id: self.owner,
-                value: self.bytes,
+    /// The message that announces the buffer on a descriptor channel, for one kind of use; the descriptor goes with it.
+    pub(crate) fn to_header(self, how: Use) -> FdHeader {
+        FdHeader {
+            kind: match how {
+                Use::Read => ANNOUNCE_READ,
+                Use::Write => ANNOUNCE_WRITE,
             },
-            FdHeader {
-                kind: TAIL,
-                id: self.id,
-                value: u64::from(self.generation),
-            },
-        ]
+            generation: self.generation,
+            owner: self.owner,
+            id: self.id,
+            value: self.bytes,
+        }
     }
 
-    /// The buffer that two messages announce and the use that they announce it for, when they belong together.
-    pub(crate) fn from_headers(head: FdHeader, tail: FdHeader) -> Option<(Self, Use)> {
-        let generation = u32::try_from(tail.value).ok()?;
-        let how = match head.kind {
-            HEAD_READ => Use::Read,
-            HEAD_WRITE => Use::Write,
+    /// The buffer that a message announces, and the use that it announces it for.
+    pub(crate) fn from_header(header: FdHeader) -> Option<(Self, Use)> {
+        let how = match header.kind {
+            ANNOUNCE_READ => Use::Read,
+            ANNOUNCE_WRITE => Use::Write,
             _ => return None,
         };
         let buffer = Self {
-            owner: head.id,
-            id: tail.id,
-            generation,
-            bytes: head.value,
+            owner: header.owner,
+            id: header.id,
+            generation: header.generation,
+            bytes: header.value,
         };
-        (tail.kind == TAIL).then_some((buffer, how))
+        Some((buffer, how))
     }
 
     /// The identity; shared buffers are the only kind that control messages name.

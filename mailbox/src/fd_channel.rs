@@ -33,6 +33,10 @@ pub struct FdChannel(OwnedFd);
 pub struct FdHeader {
     /// The caller's own.
     pub kind: u32,
+    /// The caller's own, for example the generation of a buffer.
+    pub generation: u32,
+    /// The caller's own, for example whose buffer it is.
+    pub owner: u64,
     /// The caller's own, for example the identity of a buffer.
     pub id: u64,
     /// The caller's own, for example the size of a segment; the receiver checks it.
@@ -96,14 +100,16 @@ pub enum FdChannelError {
 /// The most descriptors in one message.
 pub const FDS_MAX: usize = 16;
 
-const HEADER_BYTES: usize = 24;
+const HEADER_BYTES: usize = 32;
 
 impl FdHeader {
     fn encode(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&self.kind.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.id.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.value.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.generation.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.owner.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.id.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.value.to_le_bytes());
         bytes
     }
 
@@ -111,8 +117,10 @@ impl FdHeader {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         FdHeader {
             kind: word(0) as u32,
-            id: word(8),
-            value: word(16),
+            generation: (word(0) >> 32) as u32,
+            owner: word(8),
+            id: word(16),
+            value: word(24),
         }
     }
 }

@@ -76,12 +76,9 @@ impl Imports {
 
     /// Unmaps a buffer as soon as nothing here uses it any more; also one that was announced and that no task has named.
     pub(super) fn forget(&mut self, id: BufferId, adopt: &Adopt<'_>) {
-        let deadline = Instant::now() + PATIENCE;
         // Everything that was announced before, for either use. What cannot be mapped need not be unmapped.
-        while let Ok(Some(head)) = self.channel.try_recv() {
-            if self.take(head, deadline, adopt).is_err() {
-                break;
-            }
+        while let Ok(Some(message)) = self.channel.try_recv() {
+            let _ = self.take(message, adopt);
         }
         for how in [Use::Read, Use::Write] {
             if let Some(core) = self.mapped.remove(&(id, how)) {
@@ -91,26 +88,15 @@ impl Imports {
     }
 
     fn receive(&mut self, deadline: Instant, adopt: &Adopt<'_>) -> Result<(), String> {
-        let head = self.channel.recv(Some(deadline));
-        self.take(
-            head.map_err(|error| control::chain(&error))?,
-            deadline,
-            adopt,
-        )
+        let message = self.channel.recv(Some(deadline));
+        self.take(message.map_err(|error| control::chain(&error))?, adopt)
     }
 
-    /// Maps what an announcement names, of which this is the first half.
-    fn take(
-        &mut self,
-        head: FdMessage,
-        deadline: Instant,
-        adopt: &Adopt<'_>,
-    ) -> Result<(), String> {
-        let tail = self.channel.recv(Some(deadline));
-        let tail = tail.map_err(|error| control::chain(&error))?;
-        let buffer = WireBuffer::from_headers(head.header, tail.header);
+    /// Maps what an announcement names.
+    fn take(&mut self, message: FdMessage, adopt: &Adopt<'_>) -> Result<(), String> {
+        let buffer = WireBuffer::from_header(message.header);
         let (buffer, how) = buffer.ok_or("the announcement is malformed")?;
-        let fd = head
+        let fd = message
             .fds
             .into_iter()
             .next()

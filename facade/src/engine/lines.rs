@@ -109,12 +109,11 @@ impl Line {
     }
 
     fn send_descriptor(&self, buffer: &BufferCore, how: Use) -> Result<(), String> {
-        let [head, tail] = WireBuffer::new(buffer.id(), buffer.bytes()).to_headers(how);
+        let header = WireBuffer::new(buffer.id(), buffer.bytes()).to_header(how);
         let fd = buffer.descriptor(how);
         let fd = fd.map_err(|error| control::chain(&error))?;
         let deadline = Some(Instant::now() + ANNOUNCE_PATIENCE);
-        let sent = self.channel.send(head, &[fd.as_fd()], deadline);
-        let sent = sent.and_then(|()| self.channel.send(tail, &[], deadline));
+        let sent = self.channel.send(header, &[fd.as_fd()], deadline);
         sent.map_err(|error| control::chain(&error))
     }
 

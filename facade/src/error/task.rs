@@ -75,6 +75,18 @@ pub enum SubmitError {
         /// The limit.
         limit: usize,
     },
+    /// Each buffer that a worker has not seen is announced to it before the task, and the channel holds so many.
+    #[error(
+        "submit `{callable}`: it names {found} different buffers, one task can name {max}; pass views of fewer buffers"
+    )]
+    TooManyBuffers {
+        /// The callable.
+        callable: Name,
+        /// Different buffers of its arguments; one that is both read and written counts twice.
+        found: usize,
+        /// The limit.
+        max: usize,
+    },
     /// Device memory of the wrong worker, or stale.
     #[error("submit `{callable}`: {reason}")]
     Device {

@@ -3,6 +3,7 @@
 use std::panic::Location;
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use smallvec::SmallVec;
 use taskgraph::{Placement, TaskArgs, TaskId, TaskSpec, WorkerId};
 
@@ -79,6 +80,7 @@ impl Orchestrator<'_> {
             let worker = workers.get(member);
             self.hold(callee.name, args, backings, worker, &mut holds)?;
         }
+        check_buffers(callee.name, &holds)?;
         let mut task = NewTask {
             spec,
             callable: Arc::clone(callee.name),
@@ -110,7 +112,9 @@ impl Orchestrator<'_> {
             holds.push(Hold::buffer(&core, Use::Write)?);
             Ok::<_, BufferError>(heap)
         });
-        let record = GraphRecord::new(Arc::clone(cached), args, heap.transpose()?);
+        let heap = heap.transpose()?;
+        check_buffers(name, &holds)?;
+        let record = GraphRecord::new(Arc::clone(cached), args, heap);
         let record = Arc::new(record);
         let (task_args, backings) = record.args().checked()?;
         let fits = "it was compared before";
@@ -239,4 +243,28 @@ fn check_device(callee: &Callee<'_>, backings: &[Backing]) -> Result<(), SubmitE
     }
     let callable = Arc::clone(callee.name);
     Err(SubmitError::DeviceArgument { callable })
+}
+
+/// The most different buffers of one task, a buffer that is both read and written counted twice. Their announcements wait in
+/// the socket of a busy worker, for the task that runs and the one behind it; a socket of the usual size holds some 270.
+pub(crate) const BUFFERS_MAX: usize = 128;
+
+fn check_buffers(name: &Name, holds: &[Hold]) -> Result<(), SubmitError> {
+    if holds.len() <= BUFFERS_MAX {
+        return Ok(());
+    }
+    let of_hold = |hold: &Hold| match hold {
+        Hold::Buffer(core, how) => Some((core.id(), *how)),
+        Hold::Device(..) => None,
+    };
+    let different: HashSet<_> = holds.iter().filter_map(of_hold).collect();
+    let (callable, found) = (Arc::clone(name), different.len());
+    match found <= BUFFERS_MAX {
+        true => Ok(()),
+        false => Err(SubmitError::TooManyBuffers {
+            callable,
+            found,
+            max: BUFFERS_MAX,
+        }),
+    }
 }

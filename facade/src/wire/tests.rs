@@ -52,18 +52,20 @@ fn every_cut_is_refused() {
 }
 
 #[test]
-fn a_buffer_announcement_takes_two_messages_that_belong_together() {
+fn a_buffer_announcement_crosses_in_one_message() {
     let buffer = WireBuffer::new(
         BufferId::new(u64::MAX, 9, u32::MAX, BufferKind::Shared),
         4096,
     );
     for how in [Use::Read, Use::Write] {
-        let [head, tail] = buffer.to_headers(how);
-        assert_eq!(WireBuffer::from_headers(head, tail), Some((buffer, how)));
+        let header = buffer.to_header(how);
+        assert_eq!(WireBuffer::from_header(header), Some((buffer, how)));
     }
-    let [head, tail] = buffer.to_headers(Use::Read);
-    assert_eq!(WireBuffer::from_headers(tail, head), None);
-    assert_eq!(WireBuffer::from_headers(head, head), None);
+    let stranger = mailbox::FdHeader {
+        kind: 77,
+        ..buffer.to_header(Use::Read)
+    };
+    assert_eq!(WireBuffer::from_header(stranger), None);
 }
 
 proptest! {

@@ -357,3 +357,61 @@ pub(crate) fn a_buffer_is_not_released_under_a_task_on_any_path() {
     }
     root.close().unwrap();
 }
+
+/// A worker that is busy reads no announcements; those of the tasks behind it wait for it.
+pub(crate) fn as_many_new_buffers_as_a_task_may_name_reach_a_busy_worker() {
+    const MOST: usize = 128;
+    let dir = directory();
+    let gate = Gate::new(dir.path(), "gate");
+    let inside = gate.clone();
+    let node = builder(0, 1).build().unwrap();
+    let wait = node
+        .register_fn("wait", move |_| {
+            inside.pass();
+            Ok(())
+        })
+        .unwrap();
+    let fill = node
+        .register_fn("fill", |args| {
+            for index in 0..args.n_tensors() {
+                args.output::<u32>(index)?[0] = index as u32 + 1;
+            }
+            Ok(())
+        })
+        .unwrap();
+    node.init().unwrap();
+    let make = |n: usize| -> Vec<_> { (0..n).map(|_| node.buffer::<u32>(4).unwrap()).collect() };
+    let all = |buffers: &[facade::Buffer<u32>]| {
+        buffers
+            .iter()
+            .fold(args(), |list, buffer| list.inout(buffer))
+    };
+    let rounds = [make(MOST), make(MOST), make(MOST)];
+    let handle = node
+        .submit(|orch| {
+            orch.submit_sub(&wait, args())?;
+            for buffers in &rounds {
+                orch.submit_sub(&fill, all(buffers))?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    gate.open();
+    handle.wait().unwrap();
+    for buffers in &rounds {
+        for (index, buffer) in buffers.iter().enumerate() {
+            assert_eq!(buffer.to_vec().unwrap()[0], index as u32 + 1);
+        }
+    }
+    let more = make(MOST + 1);
+    let refused = node
+        .run(|orch| orch.submit_sub(&fill, all(&more)))
+        .unwrap_err();
+    let Error::Submit(facade::SubmitError::TooManyBuffers { found, max, .. }) = refused else {
+        panic!("{refused}")
+    };
+    assert_eq!((found, max), (MOST + 1, MOST));
+    node.run(|orch| orch.submit_sub(&fill, all(&more[1..])))
+        .unwrap();
+    node.close().unwrap();
+}

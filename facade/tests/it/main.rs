@@ -114,6 +114,7 @@ procfork::testing::tests! {
     buffers::a_dropped_buffer_lives_until_its_task_has_ended,
     buffers::sizes_that_do_not_fit_are_errors,
     buffers::buffers_made_before_init_work,
+    buffers::as_many_new_buffers_as_a_task_may_name_reach_a_busy_worker,
     buffers::a_worker_that_only_reads_has_a_mapping_that_cannot_be_written,
     buffers::an_input_of_a_worker_cannot_be_written_by_its_own_tasks,
     buffers::a_captured_buffer_is_refused_and_no_worker_inherits_one,

@@ -16,6 +16,8 @@ fn a_segment_arrives_with_its_header() {
     segment.write_at(0, b"content").unwrap();
     let header = FdHeader {
         kind: 3,
+        generation: 4,
+        owner: 5,
         id: u64::MAX,
         value: 4096,
     };
