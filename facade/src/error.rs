@@ -85,14 +85,6 @@ pub enum Error {
         /// Paths of the dead.
         dead: Vec<String>,
     },
-    /// A part of the interface that this version does not have yet.
-    #[error("{what}: not built yet; {instead}")]
-    NotBuilt {
-        /// What was asked.
-        what: &'static str,
-        /// What to do instead.
-        instead: &'static str,
-    },
     /// An orchestration gave an error of its own.
     #[error("run orchestration: {0}")]
     Orchestration(#[source] Arc<dyn std::error::Error + Send + Sync>),
