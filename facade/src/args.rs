@@ -163,7 +163,8 @@ impl ArgList {
         self.tensor(tensor, Tag::InOut)
     }
 
-    /// A tensor that the task writes in part: what it leaves alone keeps its value.
+    /// A tensor that the task overwrites whole, without reading it, in memory that it has already. What a task writes
+    /// only in part is [`inout`](ArgList::inout): of the rest, an earlier writer's failure still counts.
     pub fn output_existing(self, tensor: &impl AsTensor) -> Self {
         self.tensor(tensor, Tag::OutputExisting)
     }

@@ -278,7 +278,10 @@ impl Orchestrator<'_> {
             return self.refused(ticket, call, &args, reason, place);
         }
         built?;
-        let (definition, keeps) = recording.finish(ticket.name(), &self.registry);
+        let (definition, keeps) = match recording.finish(ticket.name(), &self.registry) {
+            Ok(made) => made,
+            Err(reason) => return self.refused(ticket, call, &args, reason, call.place),
+        };
         let cached = ticket.recorded(definition, keeps);
         match self.submit_replay(&cached, args)? {
             Ok(task) => Ok(self.handle(How::Recorded, task)),
@@ -325,12 +328,13 @@ impl Orchestrator<'_> {
         }
     }
 
-    /// Calls the body with values, and this orchestrator behind it.
+    /// Calls the body with values, and this orchestrator behind it; in a scope, so that its intermediate memory comes
+    /// back as that of a replay does.
     fn eager<K, F>(&mut self, call: &Call<'_, K, F>, args: &ArgList) -> Result<GraphHandle, Error>
     where
         F: Fn(&mut Orchestrator<'_>, &GraphArgs<'_, K>) -> Result<(), Error>,
     {
-        self.call_body(call, args, How::Eager)
+        self.scope(|orch| orch.call_body(call, args, How::Eager))
     }
 
     /// A graph inside of one that is recorded: its tasks become nodes of that.
@@ -378,8 +382,9 @@ impl Orchestrator<'_> {
         if let Err(difference) = cached.definition.bind(task_args, &places(backings)) {
             return Ok(Err((difference, args)));
         }
+        let task = self.submit_graph_task(cached, args)?;
         self.engine.graphs().hit();
-        self.submit_graph_task(cached, args).map(Ok)
+        Ok(Ok(task))
     }
 }
 

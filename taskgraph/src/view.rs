@@ -98,6 +98,19 @@ impl View {
         self.n_dims == 0 && !self.is_bounding
     }
 
+    /// How many bytes it has; `None` when that is not plain to see.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        let (mut bytes, mut extent) = (self.run, self.run);
+        for dim in self.dims().iter().rev() {
+            if dim.stride < extent {
+                return None;
+            }
+            bytes *= dim.count;
+            extent += dim.stride * (dim.count - 1);
+        }
+        (!self.is_bounding).then_some(bytes)
+    }
+
     /// The distance at which the innermost run repeats, which cuts the buffer into rows.
     pub(crate) fn period(&self) -> Option<u32> {
         u32::try_from(self.dims().last()?.stride).ok()

@@ -197,7 +197,7 @@ fn record(
         return Ok(Err(reason));
     }
     built?;
-    Ok(Ok(recording.recorder.finish()))
+    Ok(recording.recorder.finish())
 }
 
 /// The builder of a graph that is being recorded.

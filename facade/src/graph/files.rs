@@ -112,6 +112,10 @@ impl Worker {
 
 /// What belongs to a definition that was read, when all that it names is there.
 fn restored(key: &GraphKey, definition: &Definition, registry: &Arc<Registry>) -> Option<Keeps> {
+    if definition.n_nodes() > 0 && definition.digest(0).is_none() {
+        // Its callables are numbers of whoever recorded it, and nobody here did.
+        return None;
+    }
     let digests = (0..).map_while(|number| definition.digest(number));
     let names =
         digests.map(|digest| Some(Arc::clone(&registry.find(&device::Digest(*digest))?.name)));

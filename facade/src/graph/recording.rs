@@ -105,10 +105,14 @@ impl Recording {
         }
     }
 
-    /// The definition, and what it keeps alive.
-    pub(crate) fn finish(self, name: &Name, registry: &Arc<Registry>) -> (Definition, Keeps) {
+    /// The definition, and what it keeps alive; or why it cannot be replayed after all.
+    pub(crate) fn finish(
+        self,
+        name: &Name,
+        registry: &Arc<Registry>,
+    ) -> Result<(Definition, Keeps), NotRecordable> {
         let keeps = Keeps::new(name, self.names, registry);
-        (self.recorder.finish(), keeps)
+        Ok((self.recorder.finish()?, keeps))
     }
 }
 

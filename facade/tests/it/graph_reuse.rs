@@ -237,3 +237,35 @@ pub(crate) fn a_group_is_a_node_like_any_other() {
     check_stats(&node, stats(3, 1, 0, 0));
     node.close().unwrap();
 }
+
+/// Writes `x` to the first half of `y`, by way of intermediate memory of half a ring.
+fn half(g: &mut Orchestrator<'_>, a: &GraphArgs<'_, ()>) -> Result<(), Error> {
+    let add = g.function("add_scalar")?;
+    let between = g.alloc::<u32>(128)?;
+    let first = args().input(&a.tensor(0)?).output(&between);
+    g.submit_sub(&add, first.scalar(a.scalar(0)?))?;
+    let part = a.tensor(1)?.slice(0, 0..64)?;
+    let second = args().input(&between).output(&part);
+    g.submit_sub(&add, second.scalar(0_u32)).map(|_| ())
+}
+
+pub(crate) fn an_output_that_a_body_writes_in_part_is_refused_and_eager_calls_give_memory_back() {
+    let node = builder(0, 1).heap(1024).build().unwrap();
+    node.register_fn("add_scalar", crate::graphs::add_scalar)
+        .unwrap();
+    node.init().unwrap();
+    let x = node.buffer_from(&[3_u32; 128]).unwrap();
+    let y = node.buffer::<u32>(128).unwrap();
+    node.run(|orch| {
+        for s in 0..40_u32 {
+            let list = args().input(&x).output(&y).scalar(s);
+            assert_eq!(orch.graph((), list, half)?.how(), How::Eager);
+        }
+        Ok(())
+    })
+    .unwrap();
+    let y = y.to_vec().unwrap();
+    assert_eq!((&y[..64], &y[64..]), (&[42; 64][..], &[0; 64][..]));
+    check_stats(&node, stats(0, 0, 0, 40));
+    node.close().unwrap();
+}

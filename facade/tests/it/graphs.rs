@@ -8,7 +8,7 @@ use facade::{
 use crate::support::{builder, failure};
 
 /// `y = x + s`.
-fn add_scalar(args: &Args) -> TaskResult {
+pub(crate) fn add_scalar(args: &Args) -> TaskResult {
     let (x, s) = (args.input::<u32>(0)?, args.scalar::<u32>(0)?);
     for (y, x) in args.output::<u32>(1)?.iter_mut().zip(x) {
         *y = x.wrapping_add(s);
@@ -222,7 +222,7 @@ pub(crate) fn a_call_that_does_not_fit_runs_eagerly_and_is_counted() {
         let list = args()
             .input(&whole.slice(2..6)?)
             .inout(&whole.slice(2..6)?)
-            .output(&c)
+            .inout(&c)
             .scalar(5_u32);
         orch.graph("pair", list, |g, a| {
             let double = g.function("double")?;

@@ -100,7 +100,7 @@ impl Layer {
             let spec = NodeSpec::new(0, Placement::On(WorkerId(0)), &members);
             recorder.submit(&spec).expect("within the boundary");
         }
-        recorder.finish()
+        recorder.finish().unwrap()
     }
 
     /// The layer with its own memory between the tasks, as it is replayed.
@@ -121,7 +121,7 @@ impl Layer {
             let spec = NodeSpec::new(0, Placement::On(WorkerId(0)), &members);
             recorder.submit(&spec).expect("within the boundary");
         }
-        recorder.finish()
+        recorder.finish().unwrap()
     }
 }
 

@@ -42,7 +42,7 @@ impl Default for CacheLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheCounters {
-    /// Calls that were replayed.
+    /// Calls that were submitted as one task.
     pub hits: u64,
     /// Bodies that were recorded.
     pub recorded: u64,
@@ -50,7 +50,7 @@ pub struct CacheCounters {
     pub mismatches: u64,
     /// Calls that ran eagerly because their body cannot be recorded.
     pub uncacheable: u64,
-    /// Entries that were dropped to make room.
+    /// Recordings that were dropped to make room, or were too large to be kept at all.
     pub evicted: u64,
 }
 
@@ -140,7 +140,7 @@ impl<K: Hash + Eq + Clone, T> Cache<K, T> {
         }
     }
 
-    /// A call fitted and is replayed.
+    /// A call fitted and was submitted.
     pub fn hit(&mut self) {
         self.counters.hits += 1;
     }
@@ -151,7 +151,8 @@ impl<K: Hash + Eq + Clone, T> Cache<K, T> {
         self.reported.insert(kind)
     }
 
-    /// The body of a key was recorded. Others may be dropped for it; itself when it alone is too large.
+    /// The body of a key was recorded. Others may be dropped for it; itself, and no other, when it alone is
+    /// too large.
     pub fn recorded(&mut self, key: &K, definition: Arc<Definition>, keeps: T) -> Arc<Cached<T>> {
         self.counters.recorded += 1;
         let cached = Arc::new(Cached { definition, keeps });
@@ -229,6 +230,11 @@ impl<K: Hash + Eq + Clone, T> Cache<K, T> {
     }
 
     fn insert(&mut self, key: K, cached: Arc<Cached<T>>) {
+        if cached.definition.bytes() > self.limits.bytes_max {
+            // Nothing would be left beside it, and it would not stay either.
+            self.counters.evicted += 1;
+            return self.forget(&key);
+        }
         self.bytes += cached.definition.bytes();
         self.put(key, State::Ready(cached));
         self.make_room();

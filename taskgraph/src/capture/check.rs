@@ -216,15 +216,18 @@ fn check_nodes(it: &Definition) -> Result<(), DecodeError> {
         n_scalars,
         "member",
     )?;
-    let mut start = 0;
+    let (mut start, mut first_member) = (0, 0);
     for (index, node) in nodes.iter().enumerate() {
         let named = &workers[start..node.workers_end as usize];
         start = node.workers_end as usize;
+        let n_members = node.members_end - first_member;
+        first_member = node.members_end;
         let is_known = n_digests == 0 || (node.callable as usize) < n_digests;
         let has_predicate = node.predicate as usize <= n_predicates;
-        let is_placed = is_placement(node.placement, named, node.n_subs);
+        let is_placed = is_placement(node.placement, named, node.n_subs)
+            && fits_members(node.placement, named, node.n_subs, n_members);
         item(
-            is_known && has_predicate && is_placed && node.unused == 0,
+            is_known && has_predicate && is_placed && node.n_blocks > 0 && node.unused == 0,
             "node",
             index,
         )?;
@@ -263,6 +266,16 @@ pub(super) fn is_placement(code: u32, workers: &[u32], n_subs: u32) -> bool {
         _ => false,
     };
     are_distinct && is_count
+}
+
+/// Whether a placement has a worker for each of so many members, of which the last may stand for several.
+pub(super) fn fits_members(code: u32, workers: &[u32], n_subs: u32, n_members: u32) -> bool {
+    let n_workers = match code {
+        placement::GROUP => workers.len() as u32,
+        placement::SUB_GROUP => n_subs,
+        _ => 1,
+    };
+    (1..=n_workers).contains(&n_members)
 }
 
 /// Edges lead forward, once for each pair, and are the same from both ends.

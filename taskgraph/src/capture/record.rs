@@ -9,6 +9,7 @@ use std::num::NonZeroU32;
 
 use hashbrown::HashMap;
 
+use super::check::{fits_members, is_placement};
 use super::definition::{Definition, Writer};
 use super::layout::{
     Allocation, Arg, DATA, HEAP_ALIGN, Member, Node, PredicateWord, READS_UNWRITTEN, ScalarWord,
@@ -16,7 +17,7 @@ use super::layout::{
 };
 use super::refusal::NotRecordable;
 use super::scalar::BoundaryScalar;
-use super::sources::{Boundary, Geometries, Intermediate};
+use super::sources::{Boundary, Geometries, Intermediate, is_output};
 use crate::args::{Access, ScalarArg, Tag, TaskArgs};
 use crate::buffer::{BufferId, BufferKind};
 use crate::dtype::DType;
@@ -91,8 +92,6 @@ pub struct Recorder {
     last_edge: Vec<u32>,
     digests: Vec<[u8; 32]>,
     by_digest: HashMap<[u8; 32], u32>,
-    /// Whether each access of the node being recorded met data of an earlier node; scratch.
-    met_data: Vec<bool>,
 }
 
 impl std::fmt::Debug for Recorder {
@@ -140,7 +139,6 @@ impl Recorder {
             last_edge: Vec::with_capacity(NODES),
             digests: Vec::new(),
             by_digest: HashMap::new(),
-            met_data: Vec::new(),
         })
     }
 
@@ -223,7 +221,10 @@ impl Recorder {
                 scalars_end: self.scalars.len() as u32,
             });
         }
-        let (placement, n_subs) = self.take_placement(number, &spec.placement)?;
+        // After all were looked at: what a task writes is not there yet when it, or another member, reads.
+        let accesses = spec.members.iter().flat_map(|args| args.accesses());
+        accesses.for_each(|access| self.note_write(access));
+        let (placement, n_subs) = self.take_placement(number, spec)?;
         let predicate = match (predicate, spec.predicate) {
             (Some(access), Some((element, condition))) => {
                 self.take_predicate(number, element, &access, at, condition)?
@@ -244,7 +245,14 @@ impl Recorder {
     }
 
     /// The definition of what was submitted.
-    pub fn finish(self) -> Definition {
+    ///
+    /// # Errors
+    /// When nodes leave a part of an output as it was: whoever reads that would not learn that its earlier
+    /// writer has failed.
+    pub fn finish(self) -> Result<Definition, NotRecordable> {
+        if let Some(tensor) = self.boundary.unwritten() {
+            return Err(NotRecordable::PartialOutput { tensor });
+        }
         let (n_nodes, n_edges) = (self.nodes.len(), self.fan_in.len());
         let (out_offsets, out, roots) = turn_round(&self.fan_in_offsets, &self.fan_in);
         let codes: Vec<u32> = scalar_codes(self.boundary.args.scalars());
@@ -273,19 +281,14 @@ impl Recorder {
         writer.section(Section::Workers, &self.workers);
         writer.section(Section::Predicates, &self.predicates);
         writer.section(Section::Digests, &self.digests);
-        writer.finish(self.heap_bytes, self.flags)
+        Ok(writer.finish(self.heap_bytes, self.flags))
     }
 
-    /// Finds the edges into a node, and notes which accesses met data.
+    /// Finds the edges into a node.
     fn infer(&mut self, number: u32, spec: &NodeSpec<'_>, predicate: Option<&Access>) {
         self.last_edge.push(NONE);
-        let is_manual = spec.inference == Inference::Manual;
-        let counts = spec.members.iter().map(|args| args.accesses().len());
-        let n_accesses = counts.sum::<usize>() + usize::from(predicate.is_some());
-        self.met_data.clear();
-        self.met_data.resize(n_accesses, is_manual);
         match (spec.members, predicate) {
-            _ if is_manual => {}
+            _ if spec.inference == Inference::Manual => {}
             ([args], None) => self.infer_from(number, args.accesses().iter()),
             (members, _) => {
                 let all = members.iter().flat_map(|args| args.accesses());
@@ -295,13 +298,9 @@ impl Recorder {
     }
 
     fn infer_from<'a>(&mut self, number: u32, accesses: impl Iterator<Item = &'a Access> + Clone) {
-        let (fan_in, last_edge, met_data) =
-            (&mut self.fan_in, &mut self.last_edge, &mut self.met_data);
+        let (fan_in, last_edge) = (&mut self.fan_in, &mut self.last_edge);
         let start = fan_in.len() as u32;
-        let found = |at: usize, earlier, why| {
-            met_data[at] |= why == Why::Data;
-            add_edge(fan_in, last_edge, start, earlier, why);
-        };
+        let found = |_, earlier, why| add_edge(fan_in, last_edge, start, earlier, why);
         // Nobody retires the records of a node: it is live to the end.
         self.ledger
             .access_all(number, &mut NONE.clone(), accesses, found);
@@ -336,10 +335,6 @@ impl Recorder {
             self.args.push(arg);
             *at += 1;
         }
-        // After all were looked at: what a task writes is not there yet when it reads.
-        for access in args.accesses() {
-            self.note_write(access);
-        }
         Ok(())
     }
 
@@ -366,17 +361,23 @@ impl Recorder {
     fn take_placement(
         &mut self,
         node: u32,
-        placement: &Placement<'_>,
+        spec: &NodeSpec<'_>,
     ) -> Result<(u32, u32), NotRecordable> {
-        let (code, workers, n_subs) = match placement {
+        let (code, workers, n_subs) = match &spec.placement {
             Placement::On(worker) => (placement::ON, std::slice::from_ref(worker), 0),
             Placement::AnyOf(workers) => (placement::ANY_OF, *workers, 0),
             Placement::Group(workers) => (placement::GROUP, *workers, 0),
             Placement::Sub => (placement::SUB, &[][..], 0),
             Placement::SubGroup(n) => (placement::SUB_GROUP, &[][..], *n),
         };
-        if !super::check::is_placement(code, bytemuck::cast_slice(workers), n_subs) {
+        let named = bytemuck::cast_slice(workers);
+        if !is_placement(code, named, n_subs) {
             return Err(NotRecordable::Placement { node });
+        }
+        let n_members = spec.members.len();
+        let fits = u32::try_from(n_members).is_ok_and(|n| fits_members(code, named, n_subs, n));
+        if !fits || spec.n_blocks == 0 {
+            return Err(NotRecordable::Members { node, n_members });
         }
         self.workers.extend(workers.iter().map(|worker| worker.0));
         Ok((code, n_subs))
@@ -416,8 +417,8 @@ impl Recorder {
             None => self.boundary.find(node, argument, tensor, access)?,
         };
         let outer = &self.boundary.args.tensors()[index];
-        let is_output = matches!(outer.tag, Tag::Output | Tag::OutputExisting);
-        if is_output && access.tag.reads() && !self.met_data[argument] && !access.view.is_empty() {
+        let reads_output = is_output(outer.tag) && access.tag.reads();
+        if reads_output && !self.boundary.has_written(index, &access.view) {
             return Err(NotRecordable::UnwrittenOutput {
                 node,
                 argument,
@@ -462,7 +463,7 @@ impl Recorder {
             return Ok(arg(source::OWN_OUTPUT, allocation, 0, geometry, access.tag));
         }
         let keeps = access.tag.reads() || access.tag == Tag::NoDep;
-        if keeps && !found.has_written(&access.view) {
+        if keeps && !found.written.covers(&access.view) {
             self.flags |= READS_UNWRITTEN;
         }
         Ok(arg(
@@ -474,12 +475,18 @@ impl Recorder {
         ))
     }
 
+    /// Notes what a node overwrites. Nobody can say whether one writes that the graph shall not order.
     fn note_write(&mut self, access: &Access) {
-        let is_internal = access.buffer.owner == RECORDED;
-        if is_internal && matches!(access.tag, Tag::Output | Tag::InOut) {
-            let found = self.allocations.get_mut(access.buffer.id as usize);
-            found.into_iter().for_each(|it| it.note_write(&access.view));
+        if !access.tag.writes() {
+            return;
         }
+        if access.buffer.owner != RECORDED {
+            return self.boundary.note_write(access);
+        }
+        let found = self.allocations.get_mut(access.buffer.id as usize);
+        found
+            .into_iter()
+            .for_each(|it| it.written.note(&access.view));
     }
 }
 

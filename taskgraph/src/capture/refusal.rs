@@ -37,16 +37,26 @@ pub enum NotRecordable {
         /// How the boundary names it.
         boundary: Tag,
     },
-    /// A task reads a tensor that the boundary says is overwritten, before any node has written it.
+    /// A task reads a tensor that the boundary says is overwritten, where earlier nodes have not written
+    /// all that it reads.
     #[error(
-        "argument {argument} of node {node} reads tensor {tensor} of the boundary, an output that no \
-         earlier node has written; tag it as inout"
+        "argument {argument} of node {node} reads tensor {tensor} of the boundary, an output of which \
+         earlier nodes have not written all that is read; tag it as inout"
     )]
     UnwrittenOutput {
         /// Which submit of the body.
         node: u32,
         /// Position among its tensors.
         argument: usize,
+        /// Position in the boundary.
+        tensor: usize,
+    },
+    /// The boundary says that a tensor is overwritten, and the nodes leave some of it as it was.
+    #[error(
+        "tensor {tensor} of the boundary is an output, and the nodes do not write all of it; tag it as \
+         inout"
+    )]
+    PartialOutput {
         /// Position in the boundary.
         tensor: usize,
     },
@@ -80,5 +90,16 @@ pub enum NotRecordable {
     Placement {
         /// Which submit of the body.
         node: u32,
+    },
+    /// A task has no members, more than its placement has workers, or no blocks.
+    #[error(
+        "node {node} has {n_members} members; it needs one at least, no more than it has workers, and a \
+         block"
+    )]
+    Members {
+        /// Which submit of the body.
+        node: u32,
+        /// Its members.
+        n_members: usize,
     },
 }

@@ -26,15 +26,23 @@ pub(super) struct Boundary {
     likely: [u16; LIKELY],
     /// For each tensor an older one in the same buffer.
     older: Vec<u32>,
+    /// For each tensor what nodes have written of it, if it is an output.
+    written: Vec<Written>,
 }
 
 /// Intermediate memory while it is recorded.
 pub(super) struct Intermediate {
     pub(super) place: Allocation,
     pub(super) is_used: bool,
-    /// Views that were overwritten whole. Runs are joined.
-    written: SmallVec<[View; 2]>,
+    pub(super) written: Written,
 }
+
+/// Which bytes nodes have overwritten: views, of which runs are joined.
+#[derive(Default)]
+pub(super) struct Written(SmallVec<[View; 2]>);
+
+/// How many views are looked at together. Of more, each counts for itself.
+const TOGETHER_MAX: usize = 256;
 
 impl Boundary {
     pub(super) fn new(args: &TaskArgs, places: &[u32], geometries: &mut Geometries) -> Boundary {
@@ -53,12 +61,14 @@ impl Boundary {
             by_buffer: HashTable::new(),
             likely: [0; LIKELY],
             older: Vec::new(),
+            written: Vec::new(),
         };
         (0..args.accesses().len()).for_each(|index| boundary.add(index));
         boundary
     }
 
     fn add(&mut self, index: usize) {
+        self.written.push(Written::default());
         let accesses = self.args.accesses();
         let buffer = accesses[index].buffer;
         self.likely[buffer.hash() as usize % LIKELY] = index as u16;
@@ -78,12 +88,12 @@ impl Boundary {
     pub(super) fn find_whole(&self, tensor: &Tensor, access: &Access) -> Option<u32> {
         let index = self.likely[access.buffer.hash() as usize % LIKELY];
         let outer = self.args.tensors().get(usize::from(index))?;
-        let is_whole = outer.tensor == *tensor && allows(outer.tag, access.tag);
+        let is_whole = outer.tensor == *tensor && suits(outer.tag, access.tag);
         is_whole.then_some(u32::from(index))
     }
 
     /// The tensor of the boundary that an access is a part of: the very tensor if there is one, else one
-    /// that covers it and allows what is done.
+    /// that covers it and allows what is done. What reads is a part of an output only if of nothing else.
     pub(super) fn find(
         &self,
         node: u32,
@@ -95,12 +105,12 @@ impl Boundary {
         let buffer = access.buffer;
         let is_same = |&other: &u32| accesses[other as usize].buffer == buffer;
         let mut next = self.by_buffer.find(buffer.hash(), is_same).copied();
-        let (mut covering, mut refused) = (None, None);
+        let (mut covering, mut output, mut refused) = (None, None, None);
         while let Some(index) = next.filter(|&index| index != NONE) {
             let index = index as usize;
             next = Some(self.older[index]);
             let outer = &self.args.tensors()[index];
-            if outer.tensor == *tensor && allows(outer.tag, access.tag) {
+            if outer.tensor == *tensor && suits(outer.tag, access.tag) {
                 return Ok(index);
             }
             if !covers(&outer.tensor, &accesses[index].view, tensor, &access.view) {
@@ -108,12 +118,14 @@ impl Boundary {
             }
             if !allows(outer.tag, access.tag) {
                 refused = Some((index, outer.tag));
-            } else {
+            } else if suits(outer.tag, access.tag) {
                 covering = Some(index);
+            } else {
+                output = Some(index);
             }
         }
         let tag = access.tag;
-        covering.ok_or(match refused {
+        covering.or(output).ok_or(match refused {
             Some((tensor, boundary)) => NotRecordable::Direction {
                 node,
                 argument,
@@ -128,6 +140,33 @@ impl Boundary {
             },
         })
     }
+
+    /// Notes what a node overwrites of outputs.
+    pub(super) fn note_write(&mut self, access: &Access) {
+        let accesses = self.args.accesses();
+        let is_same = |&other: &u32| accesses[other as usize].buffer == access.buffer;
+        let mut next = self.by_buffer.find(access.buffer.hash(), is_same).copied();
+        while let Some(index) = next.filter(|&index| index != NONE) {
+            let index = index as usize;
+            next = Some(self.older[index]);
+            if is_output(accesses[index].tag) && accesses[index].view.overlaps(&access.view) {
+                self.written[index].note(&access.view);
+            }
+        }
+    }
+
+    /// Whether nodes have written all of a view of output `index`.
+    pub(super) fn has_written(&self, index: usize, view: &View) -> bool {
+        self.written[index].covers(view)
+    }
+
+    /// The first output that no nodes have written all of.
+    pub(super) fn unwritten(&self) -> Option<usize> {
+        let mut outputs = self.args.accesses().iter().enumerate();
+        outputs
+            .find(|(index, it)| is_output(it.tag) && !self.has_written(*index, &it.view))
+            .map(|(index, _)| index)
+    }
 }
 
 /// Whether a tensor is a part of another wherever that lies: its bytes are, and it stays aligned.
@@ -135,6 +174,19 @@ pub(super) fn covers(outer: &Tensor, outer_view: &View, inner: &Tensor, view: &V
     outer.dtype().align() >= inner.dtype().align()
         && inner.byte_offset() >= outer.byte_offset()
         && (outer_view == view || outer_view.covers(view))
+        // A view of nothing may lie anywhere, but not where a later boundary has no memory.
+        && inner.byte_offset() <= outer_view.hi()
+}
+
+/// Whether the graph overwrites a tensor of the boundary without reading it.
+pub(super) fn is_output(boundary: Tag) -> bool {
+    matches!(boundary, Tag::Output | Tag::OutputExisting)
+}
+
+/// Whether a tensor that the boundary names like that is the one to be a part of: another is better to read from
+/// than an output, which has its value only once it is written.
+fn suits(boundary: Tag, inner: Tag) -> bool {
+    allows(boundary, inner) && !(inner.reads() && is_output(boundary))
 }
 
 /// Whether a task may do this to a part of a tensor that the boundary names like that.
@@ -142,7 +194,7 @@ pub(super) fn allows(boundary: Tag, inner: Tag) -> bool {
     match boundary {
         Tag::NoDep | Tag::InOut => true,
         Tag::Input => !inner.writes(),
-        // Reading is allowed once it is written, which is looked at where the edges are known.
+        // Reading is allowed once it is written.
         Tag::Output | Tag::OutputExisting => true,
     }
 }
@@ -152,31 +204,52 @@ impl Intermediate {
         Intermediate {
             place: Allocation { offset, bytes },
             is_used: false,
-            written: SmallVec::new(),
+            written: Written::default(),
         }
     }
+}
 
+impl Written {
     /// Whether every byte of a view is known to have been written.
-    pub(super) fn has_written(&self, view: &View) -> bool {
-        view.is_empty() || self.written.iter().any(|written| written.covers(view))
+    pub(super) fn covers(&self, view: &View) -> bool {
+        view.is_empty() || self.one_covers(view) || self.together_cover(view)
     }
 
-    pub(super) fn note_write(&mut self, view: &View) {
-        if self.has_written(view) {
+    fn one_covers(&self, view: &View) -> bool {
+        self.0.iter().any(|written| written.covers(view))
+    }
+
+    /// Whether parts of the view that do not meet have as many bytes as it has.
+    fn together_cover(&self, view: &View) -> bool {
+        if self.0.len() > TOGETHER_MAX {
+            return false;
+        }
+        let mut parts: SmallVec<[&View; 8]> = SmallVec::new();
+        for part in self.0.iter().filter(|part| view.covers(part)) {
+            if parts.iter().all(|other| !other.overlaps(part)) {
+                parts.push(part);
+            }
+        }
+        let bytes: Option<u64> = parts.iter().map(|part| part.bytes()).sum();
+        bytes.is_some() && bytes == view.bytes()
+    }
+
+    pub(super) fn note(&mut self, view: &View) {
+        if self.one_covers(view) {
             return;
         }
         let (mut lo, mut hi) = (view.lo(), view.hi());
         if !view.is_dense() {
-            return self.written.push(*view);
+            return self.0.push(*view);
         }
-        self.written.retain(|other| {
+        self.0.retain(|other| {
             let touches = other.is_dense() && other.lo() <= hi && lo <= other.hi();
             if touches {
                 (lo, hi) = (lo.min(other.lo()), hi.max(other.hi()));
             }
             !touches
         });
-        self.written.push(View::dense(lo, hi));
+        self.0.push(View::dense(lo, hi));
     }
 }
 

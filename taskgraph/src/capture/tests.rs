@@ -62,7 +62,7 @@ fn sample() -> Definition {
             &members,
         ))
         .unwrap();
-    recorder.finish()
+    recorder.finish().unwrap()
 }
 
 /// Looks at everything there is, as whoever replays it would.
@@ -78,6 +78,7 @@ fn use_whole(definition: Definition) {
         heap: Some(heap),
     };
     for node in definition.nodes() {
+        assert!(node.n_members() > 0 && node.n_blocks() > 0);
         let _ = (
             node.callable(),
             node.n_blocks(),
@@ -122,6 +123,18 @@ fn forge(mut bytes: Vec<u8>) -> Vec<u8> {
         .collect();
     bytes[place].copy_from_slice(&hash::of_words(&words).to_ne_bytes());
     bytes
+}
+
+#[test]
+fn a_definition_with_any_word_zeroed_is_refused_or_safe_to_use() {
+    let bytes = sample().to_bytes().to_vec();
+    for at in (0..bytes.len()).step_by(4) {
+        let mut changed = bytes.clone();
+        changed[at..at + 4].fill(0);
+        if let Ok(read) = Definition::decode(&forge(changed)) {
+            use_whole(read);
+        }
+    }
 }
 
 #[test]

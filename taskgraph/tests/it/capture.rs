@@ -35,7 +35,7 @@ fn definition(boundary: &[(u64, Tag)], tasks: &[&[(u64, Tag)]]) -> Arc<Definitio
     for task in tasks {
         on(&mut recorder, 0, &args(task)).unwrap();
     }
-    Arc::new(recorder.finish())
+    Arc::new(recorder.finish().unwrap())
 }
 
 /// The edges into every node, sorted.

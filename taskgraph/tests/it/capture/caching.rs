@@ -153,6 +153,22 @@ fn a_mismatch_is_counted_every_time_and_told_once_per_kind() {
 }
 
 #[test]
+fn what_is_too_large_to_be_kept_drops_nothing_else() {
+    let mut cache = cache(2);
+    (0..2).for_each(|key| assert!(call(&mut cache, key)));
+    let tasks: Vec<&[(u64, Tag)]> = vec![&[(1, Tag::InOut)]; 1000];
+    let large = definition(&[(1, Tag::InOut)], &tasks);
+    assert!(large.bytes() > 2 * made().bytes());
+    for n_calls in 1..3 {
+        assert!(matches!(cache.lookup(&9), Lookup::Record));
+        cache.recorded(&9, Arc::clone(&large), ());
+        assert_eq!(cache.counters().evicted, n_calls);
+    }
+    (0..2).for_each(|key| assert!(!call(&mut cache, key)));
+    assert_eq!((cache.len(), cache.bytes()), (2, 2 * made().bytes()));
+}
+
+#[test]
 fn an_evicted_definition_lives_as_long_as_its_replay() {
     let mut graph = Scheduler::default();
     graph.add_worker(WorkerKind::NextLevel, Depth::One).unwrap();

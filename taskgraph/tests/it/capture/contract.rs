@@ -28,7 +28,9 @@ fn call(tensors: &[(Tensor, Tag)], scalars: &[Scalar]) -> TaskArgs {
 /// What differs between a recorded call and another, if anything.
 #[track_caller]
 fn check(recorded: &TaskArgs, other: &TaskArgs, expected: Option<(MismatchKind, Option<usize>)>) {
-    let definition = Arc::new(recorder(recorded).finish());
+    let mut recorder = recorder(recorded);
+    on(&mut recorder, 0, recorded).unwrap();
+    let definition = Arc::new(recorder.finish().unwrap());
     let found = definition.bind(other, &[]).err();
     assert_eq!(
         found.map(|found| (found.kind, found.index)),
@@ -155,7 +157,12 @@ fn columns_that_interleave_are_apart() {
 #[test]
 fn places_are_compared_as_the_caller_numbers_them() {
     let recorded = call(&[(plain(1, 0), Tag::Input)], &[]);
-    let made = Arc::new(Recorder::new(FIRST, &recorded, &[3]).unwrap().finish());
+    let made = Arc::new(
+        Recorder::new(FIRST, &recorded, &[3])
+            .unwrap()
+            .finish()
+            .unwrap(),
+    );
     assert!(made.bind(&recorded, &[3]).is_ok());
     let elsewhere = made.bind(&recorded, &[4]).unwrap_err();
     assert_eq!(elsewhere.kind, MismatchKind::Place);
@@ -170,7 +177,7 @@ fn intermediate_memory_must_be_large_enough_and_aligned() {
     let boundary = TaskArgs::new();
     let mut recorder = recorder(&boundary);
     recorder.alloc(DType::F32, &[40]).unwrap();
-    let made = Arc::new(recorder.finish());
+    let made = Arc::new(recorder.finish().unwrap());
     assert_eq!(made.heap_bytes(), 192);
     let memory = |offset, bytes| view(1, DType::U8, offset, &[bytes], &[1]);
     for (offset, bytes, is_good) in [

@@ -175,7 +175,8 @@ fn a_graph_fails_with_the_worker_that_is_lost_under_it() {
 #[test]
 fn a_chain_on_a_lost_worker_needs_no_deep_stack() {
     // Order edges only: every node fails by itself.
-    let tasks: Vec<&[(u64, Tag)]> = vec![&[(1, Tag::Output)]; 100_000];
+    let all = [(1, Tag::Output), (2, Tag::Output), (3, Tag::Output)];
+    let tasks: Vec<&[(u64, Tag)]> = vec![&all; 100_000];
     let made = definition(&BOUNDARY, &tasks);
     let mut bench = Bench::new(1, 0, Depth::One);
     let graph = replay(&mut bench, &made);
@@ -203,7 +204,7 @@ fn a_graph_is_refused_whose_worker_is_lost_or_is_none() {
     for worker in [1, 5] {
         let mut recorder = recorder(&boundary);
         on(&mut recorder, worker, &boundary).unwrap();
-        let made = Arc::new(recorder.finish());
+        let made = Arc::new(recorder.finish().unwrap());
         let refused = bench
             .graph
             .submit_graph(bench.run, &made.bind(&boundary, &[]).unwrap());
@@ -231,7 +232,7 @@ fn groups_and_sub_tasks_are_nodes_too() {
             ..spec
         })
         .unwrap();
-    let made = Arc::new(recorder.finish());
+    let made = Arc::new(recorder.finish().unwrap());
     assert_eq!(made.node(first).n_members(), 2);
     let mut bench = Bench::new(2, 2, Depth::One);
     let graph = bench

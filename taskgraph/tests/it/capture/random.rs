@@ -344,7 +344,7 @@ fn record(body: &Body, owner: u64, scalars: [u64; 2]) -> Arc<Definition> {
             .submit(&spec)
             .unwrap_or_else(|error| panic!("{error}\n{body:#?}"));
     }
-    Arc::new(recorder.finish())
+    Arc::new(recorder.finish().unwrap())
 }
 
 /// A replay in buffers of another owner.

@@ -49,7 +49,7 @@ fn every_argument_has_its_source() {
     second.tensor(tensor(2), Tag::Output).unwrap();
     on(&mut recorder, 0, &first).unwrap();
     on(&mut recorder, 1, &second).unwrap();
-    let made = recorder.finish();
+    let made = recorder.finish().unwrap();
     let sources: Vec<_> = made
         .nodes()
         .flat_map(|node| node.args(0).map(|arg| arg.source))
@@ -84,7 +84,7 @@ fn memory_that_is_read_before_it_is_known_to_be_written_is_noted() {
         read.tensor(memory, Tag::Input).unwrap();
         on(&mut recorder, 0, &write).unwrap();
         on(&mut recorder, 0, &read).unwrap();
-        assert_eq!(recorder.finish().reads_unwritten(), is_noted);
+        assert_eq!(recorder.finish().unwrap().reads_unwritten(), is_noted);
     }
 }
 
@@ -102,7 +102,7 @@ fn tiles_that_are_written_side_by_side_are_known_together() {
     let mut read = TaskArgs::new();
     read.tensor(memory, Tag::Input).unwrap();
     on(&mut recorder, 0, &read).unwrap();
-    assert!(!recorder.finish().reads_unwritten());
+    assert!(!recorder.finish().unwrap().reads_unwritten());
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn scalars_are_constants_or_forwarded() {
     task.scalar(BoundaryScalar::eager(Scalar::Bool(true)));
     on(&mut recorder, 0, &task).unwrap();
     assert!(recorder.scalar(2).is_none());
-    let made = recorder.finish();
+    let made = recorder.finish().unwrap();
     let sources: Vec<_> = made.node(0).scalars(0).collect();
     let expected = [
         ScalarSource::Boundary(1),
@@ -252,7 +252,7 @@ fn a_predicate_is_an_input_that_is_bound_like_any_other() {
         ..NodeSpec::new(0, placement, &members)
     };
     recorder.submit(&spec).unwrap();
-    let made = recorder.finish();
+    let made = recorder.finish().unwrap();
     let found = made.node(1).predicate().unwrap();
     assert_eq!(
         found.element.source,
@@ -264,4 +264,116 @@ fn a_predicate_is_an_input_that_is_bound_like_any_other() {
     assert_eq!(found.condition, 42);
     assert_eq!(fan_in(&made)[1], [(0, true)]);
     assert!(made.node(0).predicate().is_none());
+}
+
+#[test]
+fn an_output_is_read_only_where_earlier_nodes_have_written_it() {
+    for (written, is_read) in [(0..20, false), (0..79, false), (0..80, true)] {
+        let mut recorder = recorder(&args(&[(1, Tag::Output)]));
+        on(&mut recorder, 0, &part(1, written, Tag::Output)).unwrap();
+        let read = on(&mut recorder, 0, &part(1, 0..80, Tag::Input));
+        let unwritten = NotRecordable::UnwrittenOutput {
+            node: 1,
+            argument: 0,
+            tensor: 0,
+        };
+        assert_eq!(read, if is_read { Ok(1) } else { Err(unwritten) });
+    }
+}
+
+#[test]
+fn an_output_must_be_written_whole() {
+    let matrix = tensor(1).reshape(&[10, 10]).unwrap();
+    let columns = |range| matrix.slice(1, range).unwrap();
+    let rows = |range| matrix.slice(0, range).unwrap();
+    for (tag, writes, is_whole) in [
+        (Tag::Output, vec![], false),
+        (Tag::Output, vec![rows(0..9)], false),
+        (Tag::Output, vec![rows(5..10), rows(0..5)], true),
+        (Tag::Output, vec![columns(0..4), columns(4..10)], true),
+        (Tag::Output, vec![columns(0..4), columns(3..9)], false),
+        (Tag::OutputExisting, vec![columns(0..4), rows(0..10)], true),
+        (Tag::OutputExisting, vec![columns(0..4)], false),
+        (Tag::InOut, vec![columns(0..4)], true),
+    ] {
+        let mut recorder = recorder(&args(&[(1, tag)]));
+        for tensor in writes {
+            let mut write = TaskArgs::new();
+            write.tensor(tensor, Tag::Output).unwrap();
+            on(&mut recorder, 0, &write).unwrap();
+        }
+        let refused = recorder.finish().err();
+        let partial = NotRecordable::PartialOutput { tensor: 0 };
+        assert_eq!(refused, (!is_whole).then_some(partial));
+    }
+}
+
+#[test]
+fn what_works_in_place_reads_its_input() {
+    let boundary = args(&[(1, Tag::Input), (1, Tag::Output)]);
+    let mut recorder = recorder(&boundary);
+    on(&mut recorder, 0, &boundary).unwrap();
+    on(&mut recorder, 0, &part(1, 0..9, Tag::Input)).unwrap();
+    let made = recorder.finish().unwrap();
+    let source = |node: u32, at: usize| made.node(node).args(0).nth(at).unwrap().source;
+    assert_eq!(source(0, 0), ArgSource::Boundary { index: 0 });
+    assert_eq!(source(0, 1), ArgSource::Boundary { index: 1 });
+    let (index, offset) = (0, 0);
+    assert_eq!(source(1, 0), ArgSource::View { index, offset });
+}
+
+#[test]
+fn a_member_does_not_read_what_another_member_is_about_to_write() {
+    let mut recorder = recorder(&TaskArgs::new());
+    let memory = recorder.alloc(DType::U8, &[100]).unwrap();
+    let with = |tag| {
+        let mut args = TaskArgs::new();
+        args.tensor(memory, tag).unwrap();
+        args
+    };
+    let (writes, reads) = (with(Tag::Output), with(Tag::Input));
+    let workers = [WorkerId(0), WorkerId(1)];
+    let members = [&writes, &reads];
+    recorder
+        .submit(&NodeSpec::new(0, Placement::Group(&workers), &members))
+        .unwrap();
+    assert!(recorder.finish().unwrap().reads_unwritten());
+}
+
+#[test]
+fn a_view_of_nothing_lies_in_the_boundary_like_any_other() {
+    let inside = part(1, 10..50, Tag::InOut);
+    for (at, is_inside) in [(9, false), (10, true), (50, true), (51, false), (90, false)] {
+        let buffer = tensor(1).buffer();
+        let nothing = Tensor::strided(buffer, DType::U8, at, &[0], &[1], 100).unwrap();
+        let mut task = TaskArgs::new();
+        task.tensor(nothing, Tag::Input).unwrap();
+        let taken = on(&mut recorder(&inside), 0, &task);
+        assert_eq!(taken.is_ok(), is_inside, "{at}: {taken:?}");
+    }
+}
+
+#[test]
+fn a_node_has_a_worker_for_each_member_and_a_block() {
+    let (none, workers) = (TaskArgs::new(), [WorkerId(0), WorkerId(1)]);
+    let (on, any) = (Placement::On(WorkerId(0)), Placement::AnyOf(&workers));
+    for (placement, n_members, n_blocks, is_node) in [
+        (on, 1, 1, true),
+        (on, 0, 1, false),
+        (on, 1, 0, false),
+        (any, 2, 1, false),
+        (Placement::Group(&workers), 2, 1, true),
+        (Placement::Group(&workers), 3, 1, false),
+        (Placement::SubGroup(3), 1, 1, true),
+        (Placement::SubGroup(3), 4, 1, false),
+    ] {
+        let members = vec![&none; n_members];
+        let spec = NodeSpec {
+            n_blocks,
+            ..NodeSpec::new(0, placement, &members)
+        };
+        let taken = recorder(&none).submit(&spec);
+        let members = NotRecordable::Members { node: 0, n_members };
+        assert_eq!(taken, if is_node { Ok(0) } else { Err(members) });
+    }
 }

@@ -90,7 +90,7 @@ fn every_replay_binds_its_own_buffers_and_scalars() {
     let mut task = args(&[(1, Tag::Input), (2, Tag::Output)]);
     task.scalar(recorder.scalar(0).unwrap());
     on(&mut recorder, 0, &task).unwrap();
-    let made = recorder.finish();
+    let made = recorder.finish().unwrap();
     for (x, y, value) in [(3, 4, 7u32), (4, 3, 8), (1, 2, 9)] {
         let mut boundary = args(&[(x, Tag::Input), (y, Tag::Output)]);
         boundary.scalar(value);
@@ -196,7 +196,7 @@ fn replays_in_the_same_memory(scope: Inference, by_hand: bool) {
     let mut task = TaskArgs::new();
     task.tensor(memory, Tag::Output).unwrap();
     on(&mut recorder, 0, &task).unwrap();
-    let made = Arc::new(recorder.finish());
+    let made = Arc::new(recorder.finish().unwrap());
     let mut bench = Bench::new(2, 0, Depth::Two);
     bench.graph.begin_scope(bench.run, scope).unwrap();
     let size = made.heap_bytes();
