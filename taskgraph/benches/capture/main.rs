@@ -25,16 +25,16 @@ const LAYERS: u32 = 40;
 fn main() {
     let mut report = Report::from_args();
     if report.is_wanted("record") {
-        report.add(record());
+        report.add(record(report.rounds(100)));
     }
     if report.is_wanted("replay_small") {
-        report.add(replay_small());
+        report.add(replay_small(report.rounds(201)));
     }
     if report.is_wanted("replay_host") {
         replay_host(&mut report);
     }
     if report.is_wanted("replay_vs_submit") {
-        report.add(replay_vs_submit());
+        report.add(replay_vs_submit(report.rounds(14)));
     }
     if report.is_wanted("definition_bytes") {
         let definition = Layer::new(NODES, 30, 4).record();
@@ -60,11 +60,11 @@ fn median(mut figures: Vec<f64>) -> f64 {
 }
 
 /// Recording a layer, the definition included, beside submitting it; per node.
-fn record() -> Measure {
+fn record(rounds: usize) -> Measure {
     let layer = Layer::new(NODES, 30, 4);
     let mut runner = Runner::new();
     let (mut records, mut submits) = (Vec::new(), Vec::new());
-    for round in 0..101 {
+    for round in 0..=rounds {
         let recording = timed(|| drop(std::hint::black_box(layer.record())));
         let submitting = timed(|| runner.submit(&layer));
         runner.drain(NODES);
@@ -102,8 +102,8 @@ fn replays(layers: &[Layer], runs: usize) -> Vec<Vec<f64>> {
     figures
 }
 
-fn replay_small() -> Measure {
-    let figures = replays(&[Layer::new(NODES, 2, 0)], 201).remove(0);
+fn replay_small(rounds: usize) -> Measure {
+    let figures = replays(&[Layer::new(NODES, 2, 0)], rounds).remove(0);
     Measure::new("replay_small", "ns", figures)
 }
 
@@ -112,7 +112,7 @@ fn replay_host(report: &mut Report) {
     let counts = [28, NODES, 1000];
     let layers = counts.map(|nodes| Layer::new(nodes, 30, 4));
     let mut first = None;
-    for (nodes, figures) in counts.iter().zip(replays(&layers, 101)) {
+    for (nodes, figures) in counts.iter().zip(replays(&layers, report.rounds(101))) {
         let mut measure = Measure::new(&format!("replay_host/nodes={nodes}"), "ns", figures);
         match first {
             None => first = Some(measure.median()),
@@ -123,12 +123,12 @@ fn replay_host(report: &mut Report) {
 }
 
 /// A whole model: the host's time with capture, beside that without.
-fn replay_vs_submit() -> Measure {
+fn replay_vs_submit(rounds: usize) -> Measure {
     let layer = Layer::new(NODES, 30, 4);
     let mut runner = Runner::new();
     let call = layer.boundary(0);
     let (mut with, mut without) = (Vec::new(), Vec::new());
-    for round in 0..15 {
+    for round in 0..=rounds {
         let replaying = timed(|| (0..LAYERS).for_each(|_| runner.replay(&layer, &call)));
         runner.drain(NODES * LAYERS);
         let submitting = timed(|| (0..LAYERS).for_each(|_| runner.submit(&layer)));
