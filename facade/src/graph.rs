@@ -26,6 +26,7 @@ use std::hash::Hash;
 use std::panic::Location;
 
 use smallvec::SmallVec;
+use taskgraph::Inference;
 use taskgraph::capture::{BoundaryScalar, Mismatch, NotRecordable};
 
 use crate::args::{ArgList, ArgTensor, Backing};
@@ -148,6 +149,8 @@ struct Call<'a, K, F> {
     key: &'a K,
     body: &'a F,
     place: &'static Location<'static>,
+    /// Of the scope that it is made in.
+    inference: Inference,
 }
 
 impl Orchestrator<'_> {
@@ -160,6 +163,9 @@ impl Orchestrator<'_> {
     /// and values of scalars may differ from call to call. A call that differs in anything else (shapes, strides,
     /// types, tags, which arguments overlap) runs eagerly, which is counted in
     /// [`Worker::graph_stats`](crate::Worker::graph_stats) and logged once per kind of difference.
+    ///
+    /// In a [`manual_scope`](Orchestrator::manual_scope) no order is inferred inside of the graph either, and it has a
+    /// recording of its own.
     ///
     /// To other tasks the graph is one task. It fails with the first failure inside of it, and whatever reads its
     /// outputs is skipped then.
@@ -240,12 +246,13 @@ impl Orchestrator<'_> {
             key: &key,
             body: &body,
             place: Location::caller(),
+            inference: self.inference(),
         };
         args.checked()?;
         if self.recording.is_some() {
             return self.inlined(&call, &args);
         }
-        let id = GraphKey::of::<K, F>(&key);
+        let id = GraphKey::of::<K, F>(&key, call.inference);
         match self.engine.graphs().begin(&id, &self.registry) {
             Begin::Record(ticket) => self.recorded(ticket, &call, args),
             Begin::Ready(cached) => self.replayed(&cached, &call, args),
@@ -265,7 +272,7 @@ impl Orchestrator<'_> {
     {
         let (task_args, backings) = args.checked()?;
         let number = ticket.number();
-        let recording = match Recording::new(number, task_args, &places(backings)) {
+        let recording = match Recording::new(number, task_args, &places(backings), call.inference) {
             Ok(recording) => recording,
             Err(reason) => return self.refused(ticket, call, &args, reason, call.place),
         };

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 use taskgraph::capture::{self, Cache, CacheLimits, Definition, Lookup, Mismatch, NotRecordable};
-use taskgraph::{DType, Tensor};
+use taskgraph::{DType, Inference, Tensor};
 
 use crate::buffer::BufferCore;
 use crate::callable::Registry;
@@ -30,12 +30,14 @@ const SCRATCH_MAX: usize = 4;
 pub(crate) struct GraphKey {
     pub(super) function: u64,
     pub(super) name: Cow<'static, str>,
+    /// Whether it is called where no order is inferred, so that none is inside of it.
+    pub(super) is_manual: bool,
     /// All that the key feeds to a hasher: equal keys feed equal bytes.
     pub(super) params: SmallVec<[u8; 48]>,
 }
 
 impl GraphKey {
-    pub(crate) fn of<K: Hash, F: 'static>(key: &K) -> Self {
+    pub(crate) fn of<K: Hash, F: 'static>(key: &K, inference: Inference) -> Self {
         let mut function = Words(0);
         TypeId::of::<F>().hash(&mut function);
         let mut params = Bytes(SmallVec::new());
@@ -43,6 +45,7 @@ impl GraphKey {
         Self {
             function: function.0,
             name: Cow::Borrowed(type_name::<F>()),
+            is_manual: inference == Inference::Manual,
             params: params.0,
         }
     }

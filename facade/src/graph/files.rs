@@ -126,6 +126,7 @@ fn restored(key: &GraphKey, definition: &Definition, registry: &Arc<Registry>) -
 impl GraphKey {
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.function.to_ne_bytes().to_vec();
+        bytes.push(u8::from(self.is_manual));
         bytes.extend((self.name.len() as u64).to_ne_bytes());
         bytes.extend(self.name.as_bytes());
         bytes.extend(&self.params);
@@ -134,12 +135,14 @@ impl GraphKey {
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (function, rest) = bytes.split_first_chunk()?;
+        let (&is_manual, rest) = rest.split_first()?;
         let (length, rest) = rest.split_first_chunk()?;
         let length = usize::try_from(u64::from_ne_bytes(*length)).ok()?;
         let (name, params) = rest.split_at_checked(length)?;
         Some(Self {
             function: u64::from_ne_bytes(*function),
             name: String::from_utf8(name.to_vec()).ok()?.into(),
+            is_manual: is_manual != 0,
             params: SmallVec::from_slice(params),
         })
     }

@@ -32,6 +32,7 @@ impl Recording {
         number: NonZeroU32,
         boundary: &TaskArgs,
         places: &[u32],
+        inference: Inference,
     ) -> Result<Self, NotRecordable> {
         Ok(Self {
             number,
@@ -39,7 +40,7 @@ impl Recording {
             n_scalars: boundary.scalars().len(),
             names: Vec::new(),
             refusal: None,
-            inference: Inference::Automatic,
+            inference,
         })
     }
 

@@ -72,6 +72,11 @@ impl Orchestrator<'_> {
         self.bracket(Inference::Manual, body)
     }
 
+    /// How the innermost scope of the run finds edges.
+    pub(crate) fn inference(&self) -> Inference {
+        self.engine.core().graph.inference(self.run)
+    }
+
     fn bracket<R>(
         &mut self,
         inference: Inference,

@@ -269,3 +269,24 @@ pub(crate) fn an_output_that_a_body_writes_in_part_is_refused_and_eager_calls_gi
     check_stats(&node, stats(0, 0, 0, 40));
     node.close().unwrap();
 }
+
+pub(crate) fn a_graph_in_a_manual_scope_is_another_graph_than_outside_of_one() {
+    let node = node(0, 1);
+    node.init().unwrap();
+    let x = node.buffer_from(&[1_u32; 4]).unwrap();
+    let body = |g: &mut Orchestrator<'_>, a: &GraphArgs<'_, ()>| {
+        let double = g.function("double")?;
+        let first = g.submit_sub(&double, args().inout(&a.tensor(0)?))?;
+        let second = args().inout(&a.tensor(0)?).after(&first);
+        g.submit_sub(&double, second).map(|_| ())
+    };
+    for how in [How::Recorded, How::Replayed] {
+        let call = |orch: &mut Orchestrator<'_>| orch.graph((), args().inout(&x), body);
+        assert_eq!(node.run(call).unwrap().how(), how);
+        let inside = node.run(|orch| orch.manual_scope(call));
+        assert_eq!(inside.unwrap().how(), how);
+    }
+    assert_eq!(x.to_vec().unwrap(), [1 << 8; 4]);
+    check_stats(&node, stats(4, 2, 0, 0));
+    node.close().unwrap();
+}

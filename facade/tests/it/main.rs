@@ -195,6 +195,7 @@ procfork::testing::tests! {
     graph_reuse::tasks_can_come_after_a_graph_and_not_after_what_is_inside,
     graph_reuse::a_graph_whose_callable_is_gone_is_recorded_anew,
     graph_reuse::a_group_is_a_node_like_any_other,
+    graph_reuse::a_graph_in_a_manual_scope_is_another_graph_than_outside_of_one,
     graph_reuse::an_output_that_a_body_writes_in_part_is_refused_and_eager_calls_give_memory_back,
     texts::errors_read_as_written,
 }

@@ -97,6 +97,13 @@ impl Scheduler {
         Ok(scopes.open.len() - 1)
     }
 
+    /// How the innermost scope of a run finds edges; automatically when there is no such run.
+    pub fn inference(&mut self, run: RunId) -> Inference {
+        self.runs
+            .get_mut(run)
+            .map_or(Inference::Automatic, |run| run.scopes.inference())
+    }
+
     /// Ends the innermost scope of the run. Its memory comes back as its tasks end.
     ///
     /// # Errors
