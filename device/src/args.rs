@@ -223,7 +223,7 @@ impl<'t> CoreArgs<'t> {
         let arg = ScalarArg::of(scalar);
         let at = self.scalars.len();
         self.forwarded.extend(arg.forwarded().map(|it| (at, it)));
-        self.scalars.push(arg.value);
+        self.scalars.push(arg.to_send());
         self
     }
 

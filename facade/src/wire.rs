@@ -129,7 +129,7 @@ pub(crate) fn encode(
 ) -> Payload {
     let tensors = args.tensors().iter().enumerate();
     let tensors = tensors.map(|(at, arg)| (raw_as(&arg.tensor, mapped(at)), arg.tag));
-    let scalars = args.scalars().iter().map(|arg| arg.value);
+    let scalars = args.scalars().iter().map(|arg| arg.to_send());
     encode_parts(&digest.0, tensors, scalars)
 }
 

@@ -5,6 +5,7 @@
 //! the same arguments a thousand times checks them once.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use smallvec::SmallVec;
 
@@ -181,10 +182,18 @@ pub struct TensorArg {
 }
 
 /// One scalar argument.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// Its value is for whoever sends it to a worker: a body that could read that of a scalar of the boundary
+/// would freeze what it makes of it.
+///
+/// ```compile_fail
+/// # fn body(s: taskgraph::capture::BoundaryScalar) {
+/// let value = taskgraph::ScalarArg::of(s).value; // no value by this way either
+/// # }
+/// ```
+#[derive(Clone, PartialEq)]
 pub struct ScalarArg {
-    /// The value.
-    pub value: Scalar,
+    pub(crate) value: Scalar,
     /// What the kernel calls it.
     pub name: Option<Name>,
     /// Which scalar of a recording it forwards.
@@ -195,6 +204,12 @@ impl ScalarArg {
     /// A scalar without a name.
     pub fn of(value: impl IntoScalar) -> ScalarArg {
         ScalarArg::new(value, None)
+    }
+
+    /// The value, to be sent to a worker. Not for bodies of graphs.
+    #[doc(hidden)]
+    pub fn to_send(&self) -> Scalar {
+        self.value
     }
 
     /// The scalar of a boundary that it forwards, if it forwards one.
@@ -215,6 +230,17 @@ impl ScalarArg {
             name,
             origin,
         }
+    }
+}
+
+impl fmt::Debug for ScalarArg {
+    /// Without the value of a scalar that is forwarded.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.origin.is_none().then_some(self.value);
+        f.debug_struct("ScalarArg")
+            .field("value", &value)
+            .field("name", &self.name)
+            .finish()
     }
 }
 

@@ -36,7 +36,7 @@ fn arguments_come_back_as_they_were() {
     for ((raw, tag), arg) in task.tensors.iter().zip(args.tensors()) {
         assert_eq!((raw.validate(64).unwrap(), *tag), (arg.tensor, arg.tag));
     }
-    let scalars: Vec<_> = args.scalars().iter().map(|arg| arg.value).collect();
+    let scalars: Vec<_> = args.scalars().iter().map(|arg| arg.to_send()).collect();
     assert_eq!(&task.scalars[..], &scalars[..]);
 }
 

@@ -274,7 +274,10 @@ fn drain(
 
 /// Values of scalars, by forwarding them through arguments as a body does.
 fn values(args: &TaskArgs) -> Vec<u64> {
-    args.scalars().iter().map(|arg| arg.value.bits()).collect()
+    args.scalars()
+        .iter()
+        .map(|arg| arg.to_send().bits())
+        .collect()
 }
 
 fn tensors(args: &TaskArgs) -> Vec<(Tensor, Tag)> {
