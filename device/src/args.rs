@@ -1,6 +1,7 @@
 //! Arguments: tensors in the memory of one chip, and scalars; for a run ([`ChipArgs`]) and for one
 //! of its core tasks ([`CoreArgs`]).
 
+use std::fmt;
 use std::ops::Range;
 
 use smallvec::SmallVec;
@@ -170,7 +171,7 @@ impl ChipArgs {
 
 /// The arguments of one core task, built by [`core_args`]; borrows the tensors until it is
 /// submitted.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct CoreArgs<'t> {
     pub(crate) tensors: SmallVec<[(&'t DeviceTensor, Tag); 4]>,
     pub(crate) scalars: SmallVec<[Scalar; 4]>,
@@ -181,6 +182,22 @@ pub struct CoreArgs<'t> {
     pub(crate) after: SmallVec<[CoreTaskId; 2]>,
     /// Boxed, because few tasks have one.
     pub(crate) predicate: Option<Box<Predicate>>,
+}
+
+impl fmt::Debug for CoreArgs<'_> {
+    /// Without the values of scalars that are a graph's: they are those of one call.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_forwarded = |at: usize| self.forwarded.iter().any(|(known, _)| *known == at);
+        let scalars = self.scalars.iter().enumerate();
+        let scalars = scalars.map(|(at, scalar)| (!is_forwarded(at)).then_some(*scalar));
+        f.debug_struct("CoreArgs")
+            .field("tensors", &self.tensors)
+            .field("scalars", &scalars.collect::<SmallVec<[_; 4]>>())
+            .field("n_blocks", &self.n_blocks)
+            .field("after", &self.after)
+            .field("predicate", &self.predicate)
+            .finish()
+    }
 }
 
 /// Starts the arguments of a core task.

@@ -504,3 +504,35 @@ fn wrong_calls_are_refused_with_a_reason_and_the_run_goes_on() {
     assert_eq!(bench.run(&MISUSED).unwrap().graphs, counts(0, 1, 0, 0));
     assert_eq!(bench.get(0), [20; LEN]);
 }
+
+/// Looks at its scalar in every way there is.
+static CURIOUS: ChipCallable = ChipCallable::new(
+    "curious",
+    |orch, args| {
+        let call = core_args().output(args.tensor(0)?).scalar(4321_i32);
+        orch.graph(curious, &[], call)
+    },
+    KERNELS,
+);
+
+fn curious(orch: &mut ChipOrchestrator<'_>, args: &ChipGraphArgs) -> Built {
+    let task = core_args()
+        .output(args.tensor(0)?)
+        .scalar(args.scalar(0)?)
+        .scalar(1234_i32);
+    let (shown, given) = (format!("{task:?}"), format!("{args:?}"));
+    assert!(shown.contains("1234"), "a constant may be seen: {shown}");
+    assert!(
+        !shown.contains("4321") && !given.contains("4321"),
+        "{shown}"
+    );
+    orch.submit("fill", task)?;
+    Ok(())
+}
+
+#[test]
+fn a_body_does_not_see_the_value_of_a_scalar_in_what_is_printed() {
+    let mut bench = Bench::new(1);
+    assert_eq!(bench.run(&CURIOUS).unwrap().graphs, counts(0, 1, 0, 0));
+    assert_eq!(bench.get(0), [4321; LEN]);
+}
