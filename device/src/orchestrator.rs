@@ -146,6 +146,7 @@ impl<'run> ChipOrchestrator<'run> {
     /// often each was the case.
     ///
     /// To the rest of the run the graph is a task that reads and writes its tensors as they are tagged.
+    /// What is tagged as output is written whole by the tasks of `body`; what is not, is an inout.
     /// A graph inside of a graph becomes part of it.
     ///
     /// ```

@@ -164,6 +164,9 @@ impl Orchestrator<'_> {
     /// types, tags, which arguments overlap) runs eagerly, which is counted in
     /// [`Worker::graph_stats`](crate::Worker::graph_stats) and logged once per kind of difference.
     ///
+    /// Two keys are one when they feed the same bytes to a hasher: derive `Hash`, or write it so that it leaves nothing
+    /// out that `body` looks at. A tensor that the body writes only in part is an inout, not an output.
+    ///
     /// In a [`manual_scope`](Orchestrator::manual_scope) no order is inferred inside of the graph either, and it has a
     /// recording of its own.
     ///

@@ -25,7 +25,8 @@ use crate::error::{BufferError, Name};
 /// way at once only one after the other.
 const SCRATCH_MAX: usize = 4;
 
-/// Names a recording: which function, with which construction parameters. Contents are compared, not hashes.
+/// Names a recording: which function, by a hash of its type, with which construction parameters, by all that they
+/// feed to a hasher.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct GraphKey {
     pub(super) function: u64,
