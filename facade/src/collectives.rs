@@ -265,7 +265,8 @@ impl Collectives {
     }
 
     /// What was submitted before and names a window of the domain ends before what is submitted later and does, on every
-    /// member, whatever they touch. The graph orders what conflicts without it.
+    /// member, whatever they touch; except where they name it as [`NoDep`](taskgraph::Tag::NoDep),
+    /// of which the graph knows nothing. The graph orders what conflicts without it.
     ///
     /// # Errors
     ///

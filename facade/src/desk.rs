@@ -13,7 +13,7 @@ use crate::buffer::{BufferCore, Use};
 use crate::control::{ControlReply, ControlRequest, DeviceName};
 use crate::device_memory::DeviceBuffer;
 use crate::element::Element;
-use crate::engine::{Engine, Job, JobOutcome, LineKind};
+use crate::engine::{Busy, Copying, DeviceUse, Engine, Job, JobOutcome, LineKind};
 use crate::error::{Error, MemoryError};
 use crate::memory_report::{ChipMemory, MemoryReport};
 use crate::tree_plan::Plan;
@@ -54,13 +54,22 @@ impl Desk<'_> {
         let ControlReply::Address(address) = reply else {
             return Err(self.unexpected(chip, "allocate", &reply));
         };
-        let ptr = reservation.record(address, bytes);
-        let ptr = ptr.map_err(|error| self.not_alive(chip, "allocate", &error))?;
+        let ptr = reservation.record(address, bytes).map_err(|error| {
+            self.take_back(chip, name);
+            self.not_alive(chip, "allocate", &error)
+        })?;
         let (entry, generation) = (u64::from(ticket.entry), ticket.generation);
         let buffer = BufferId::new(owner.incarnation, entry, generation, BufferKind::Device);
         let tensor = Tensor::contiguous(buffer, T::DTYPE, &[n_elements as u64], bytes);
         let tensor = tensor.map_err(MemoryError::View)?;
         Ok(DeviceBuffer::new(ptr, tensor))
+    }
+
+    /// Frees what the chip has allocated and the table did not take.
+    fn take_back(&self, chip: u32, name: DeviceName) {
+        if let Err(error) = self.ask(Job::new(chip as usize, ControlRequest::Free { name })) {
+            tracing::error!(worker = %self.plan.path_of(chip), %error, "device memory without a handle is not freed");
+        }
     }
 
     pub(crate) fn free<T: Element>(&self, memory: DeviceBuffer<T>) -> Result<(), Error> {
@@ -73,7 +82,7 @@ impl Desk<'_> {
         let freed = self.table().free(Ask::owner(Operation::Free), ptr, native);
         freed.map_err(|error| match error {
             FreeError::Refused(refused) => refused_free(refused),
-            FreeError::Leaked { source, .. } => leaked(ptr, &source),
+            FreeError::Leaked { source, .. } => leaked(ptr, source),
             other => self.protocol(memory.owner(), "free", &other),
         })
     }
@@ -93,7 +102,7 @@ impl Desk<'_> {
         let ptr = unused.ptr();
         let request = ControlRequest::Free { name: name_of(ptr) };
         self.ask(Job::new(ptr.worker().id as usize, request))
-            .map_err(|error| leaked(ptr, &error))?;
+            .map_err(|error| leaked(ptr, error))?;
         unused.freed();
         Ok(())
     }
@@ -103,7 +112,7 @@ impl Desk<'_> {
         memory: DeviceBuffer<T>,
         elements: &[T],
     ) -> Result<(), Error> {
-        let bytes = self.check(&memory, elements.len(), Operation::CopyTo)?;
+        let (bytes, _copying) = self.begin_copy(&memory, elements.len(), Operation::CopyTo)?;
         let source: &[u8] = bytemuck::cast_slice(elements);
         self.held(&memory, Operation::CopyTo, || {
             let stage = self.stage(bytes)?;
@@ -120,7 +129,7 @@ impl Desk<'_> {
         elements: &mut [T],
         memory: DeviceBuffer<T>,
     ) -> Result<(), Error> {
-        let bytes = self.check(&memory, elements.len(), Operation::CopyFrom)?;
+        let (bytes, _copying) = self.begin_copy(&memory, elements.len(), Operation::CopyFrom)?;
         let target: &mut [u8] = bytemuck::cast_slice_mut(elements);
         self.held(&memory, Operation::CopyFrom, || {
             let stage = self.stage(bytes)?;
@@ -261,13 +270,14 @@ impl Desk<'_> {
         })
     }
 
-    /// The length of a copy in bytes: equal lengths, dense, and not what an unfinished task does something else to.
-    fn check<T: Element>(
+    /// The length of a copy in bytes: equal lengths, dense, and not what an unfinished task or another copy does something
+    /// else to, until the guard goes.
+    fn begin_copy<T: Element>(
         &self,
         memory: &DeviceBuffer<T>,
         elements: usize,
         operation: Operation,
-    ) -> Result<usize, Error> {
+    ) -> Result<(usize, Copying<'_>), Error> {
         if elements != memory.len() {
             let operation = "copy";
             let found = memory.len();
@@ -278,26 +288,32 @@ impl Desk<'_> {
             }
             .into());
         }
-        let (how, operation) = match operation {
-            Operation::CopyTo => (Use::Write, "copy to"),
-            _ => (Use::Read, "copy from"),
+        let how = if operation == Operation::CopyTo {
+            Use::Write
+        } else {
+            Use::Read
         };
         let (offset, bytes) = memory.dense_bytes()?;
-        let range = offset..offset + bytes as u64;
-        let user = self
-            .engine
-            .core()
-            .device_user(memory.tensor().buffer(), &range, how);
-        match user {
-            None => Ok(bytes),
-            Some((task, used)) => Err(MemoryError::InUse {
+        let copy = DeviceUse {
+            buffer: memory.tensor().buffer(),
+            bytes: offset..offset + bytes as u64,
+            how,
+        };
+        let (operation, ptr) = (copy_of(how), memory.ptr());
+        let begun = self.engine.begin_copy(copy).map_err(|busy| match busy {
+            Busy::Task(task, used) => MemoryError::InUse {
                 operation,
-                ptr: memory.ptr(),
+                ptr,
                 task,
                 how: if used == Use::Read { "reads" } else { "writes" },
-            }
-            .into()),
-        }
+            },
+            Busy::Copy(other) => MemoryError::CopyUnderWay {
+                operation,
+                ptr,
+                other: copy_of(other),
+            },
+        })?;
+        Ok((bytes, begun))
     }
 
     /// Calls `copy` while the memory cannot be freed.
@@ -378,6 +394,14 @@ pub(crate) fn name_of(ptr: DevicePtr) -> DeviceName {
     }
 }
 
+/// What a copy that does this to device memory is called.
+pub(crate) fn copy_of(how: Use) -> &'static str {
+    match how {
+        Use::Write => "copy to",
+        Use::Read => "copy from",
+    }
+}
+
 fn refused_free(refused: provenance::Refused) -> Error {
     match refused.cause {
         provenance::Cause::NotAllocation => MemoryError::Window {
@@ -388,10 +412,14 @@ fn refused_free(refused: provenance::Refused) -> Error {
     }
 }
 
-fn leaked(ptr: DevicePtr, source: &Error) -> Error {
+/// The native free failed. Memory of a process that died is no leak: it went with the process.
+fn leaked(ptr: DevicePtr, source: Error) -> Error {
+    if matches!(source, Error::Memory(MemoryError::WorkerDied(_))) {
+        return source;
+    }
     MemoryError::Leaked {
         ptr,
-        reason: crate::control::chain(source),
+        reason: crate::control::chain(&source),
     }
     .into()
 }

@@ -189,7 +189,9 @@ impl Worker {
     /// # Errors
     ///
     /// [`Error::Memory`]: a stale or foreign handle is refused before any device call, and so is memory that an unfinished
-    /// task reads or writes, since no order between the two is known.
+    /// task or a copy of another thread reads or writes, since no order between the two is known. Until the copy is over, a
+    /// submit that conflicts with it is refused likewise
+    /// ([`SubmitError::HostCopy`](crate::SubmitError::HostCopy)).
     pub fn copy_to<T: Element>(
         &self,
         memory: DeviceBuffer<T>,

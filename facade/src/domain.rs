@@ -20,14 +20,14 @@ use std::ops::{Index, Range};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
-use provenance::{Ask, DevicePtr, Operation, Table, WorkerRef};
+use provenance::{Ask, DevicePtr, Operation, Revoked, Table, WorkerRef};
 use taskgraph::{BufferId, BufferKind, DType, Tensor};
 
 use crate::control::{DeviceName, WireWindow};
 use crate::desk::name_of;
 use crate::device_memory::DeviceBuffer;
 use crate::element::Element;
-use crate::engine::{Engine, JobOutcome};
+use crate::engine::{Engine, JobOutcome, Owed};
 use crate::error::{DomainError, Error, MemoryError, Name};
 use crate::orchestrator::Orchestrator;
 use crate::worker::{MEMORY, Worker};
@@ -61,6 +61,8 @@ pub(crate) struct DomainCore {
     engine: Weak<Engine>,
     retained: AtomicBool,
     state: AtomicU8,
+    /// The requests by which it goes.
+    owed: Arc<Owed>,
 }
 
 /// One rank.
@@ -189,15 +191,20 @@ impl Domain {
     }
 
     /// Releases the domain: new submits and copies that name it are refused from now on. Its memory goes when the last task
-    /// that names it has ended; where none does, it is gone when this returns. A second call does nothing.
+    /// that names it has ended. Where none does it is gone when this returns, but on a chip that is in another task: that
+    /// gives it back after the task, which nobody waits for. A second call does nothing, and neither does one after the
+    /// worker was closed, when the memory is gone.
     ///
     /// Cost: one request to each member.
     pub fn release(&self) {
-        let Some(engine) = self.core.engine.upgrade() else {
-            return;
-        };
-        engine.release_domain(&self.core);
-        engine.await_reclaimed();
+        match self.core.engine.upgrade() {
+            Some(engine) => {
+                engine.release_domain(&self.core);
+                engine.await_given_back(&self.core.owed);
+            }
+            // Gone with everything.
+            None => self.core.state.store(FREED, Ordering::Release),
+        }
     }
 
     /// Keeps a domain that was allocated inside an orchestration when its run ends. It lives then until it is released, or
@@ -213,10 +220,11 @@ impl Domain {
         self.core.state.load(Ordering::Acquire) >= RELEASED
     }
 
-    /// Whether its memory is gone.
+    /// Whether its memory is gone on every member: unmapped after a release, or gone with the members when the worker was
+    /// closed.
     #[must_use]
     pub fn is_freed(&self) -> bool {
-        self.core.state.load(Ordering::Acquire) == FREED
+        self.core.state.load(Ordering::Acquire) == FREED || self.core.lives_ended()
     }
 }
 
@@ -280,6 +288,19 @@ impl DomainCore {
         self.retained.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn owed(&self) -> Arc<Owed> {
+        Arc::clone(&self.owed)
+    }
+
+    /// Whether the worker that has it was closed.
+    fn lives_ended(&self) -> bool {
+        self.engine.upgrade().is_none_or(|engine| {
+            let core = engine.core();
+            let mut members = self.members.iter().map(|member| member.worker);
+            members.all(|life| core.life(life.id as usize) != life)
+        })
+    }
+
     pub(crate) fn n_ranks(&self) -> usize {
         self.members.len()
     }
@@ -336,13 +357,21 @@ impl DomainCore {
         tracing::error!(domain = %self.name, worker = %member.worker, ?outcome, "windows are leaked");
     }
 
-    /// Every living member has unmapped: the memory itself goes.
-    pub(crate) fn end_release(&self, table: &Table) {
-        for member in &self.members {
-            // An error says that it was lost with its worker.
-            if let Ok(memory) = table.revoke(Ask::owner(Operation::Free), member.root)
-                && !member.leaked.load(Ordering::Relaxed)
-            {
+    /// Strikes the memory of every rank out of the table, when no window on it is left there: its address may be recorded
+    /// for other memory from now on. By rank; what was lost with its worker is not among it.
+    pub(crate) fn revoke_roots(&self, table: &Table) -> Vec<(usize, Revoked)> {
+        let ask = Ask::owner(Operation::Free);
+        let roots = self.members.iter().enumerate();
+        roots
+            .filter_map(|(rank, member)| Some((rank, table.revoke(ask, member.root).ok()?)))
+            .collect()
+    }
+
+    /// Every living member has unmapped: the memory itself is gone, but where one could not.
+    pub(crate) fn end_release(&self, roots: Vec<(usize, Revoked)>) {
+        for (rank, memory) in roots {
+            // Relaxed: all of this is called under core. Dropped otherwise: a leak.
+            if !self.members[rank].leaked.load(Ordering::Relaxed) {
                 memory.freed();
             }
         }

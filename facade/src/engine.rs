@@ -6,7 +6,7 @@
 //! all mailboxes) and drives: polls them, tells the graph what ended, sends what became ready, and sleeps on the one
 //! doorbell of this worker when there is nothing to do. Others who wait meanwhile sleep until their own goal is reached
 //! or the drive is free. A background driver takes the lines only while detached runs
-//! (submitted, not `run`) are unfinished and nobody waits.
+//! (submitted, not `run`) are unfinished, or device memory is on its way back, and nobody waits.
 //!
 //! ```text
 //!  lock        guards                                   held by
@@ -33,6 +33,7 @@
 //! child still published, learns the exact cause from its pidfd, and declares the worker lost to the graph, which fails
 //! what was on it and whatever can run nowhere else. Other lines are unaffected.
 
+mod copies;
 mod core;
 mod guards;
 mod lines;
@@ -60,11 +61,13 @@ use crate::error::{Error, Name, StartCause};
 use crate::graph::GraphCache;
 use crate::logs::Logs;
 
+pub(crate) use self::copies::{Busy, Copying, NotSubmitted};
 pub(crate) use self::core::{Core, DeviceUse, Hold, Job, JobOutcome, NewTask, Waiting};
 use self::guards::{ClaimedLines, HeldLines, Wanted};
 pub(crate) use self::lines::{Line, LineKind, Lines};
 pub(crate) use self::probe::ParentProbe;
 use self::probe::TreeProbe;
+pub(crate) use self::reclaim::Owed;
 pub(crate) use self::replay::GraphRecord;
 use self::rings::Rings;
 pub(crate) use self::run::RunCell;
@@ -93,8 +96,10 @@ pub(crate) struct Engine {
     detached: Arc<AtomicU32>,
     /// Tasks that have ended so far, for who waits for one to see without core.
     ended: Arc<AtomicU64>,
-    /// Device memory that is being given back, for waiters to see without core.
+    /// Requests by which device memory is given back, for the background driver to see without core.
     reclaiming: Arc<AtomicU32>,
+    /// Bit `i`: the child on line `i` is in a task; for waiters to see without core.
+    busy: Arc<AtomicU64>,
     background_thread: Mutex<Option<JoinHandle<()>>>,
     stopping: AtomicBool,
     /// Buffers that are gone here and must go below. A lock of its own, never held with another: a buffer can go at any
@@ -139,6 +144,7 @@ impl Engine {
             doorbell,
             lines: Mutex::default(),
             reclaiming: core.reclaiming(),
+            busy: core.busy(),
             core: Mutex::new(core),
             detached,
             ended,
@@ -440,12 +446,14 @@ impl Engine {
     fn hand_over(&self, core: &Core) {
         if core.sleepers > 0 {
             self.wake.notify_one();
-        } else if core.has_detached_runs() && self.wanted.load(Ordering::Acquire) == 0 {
+        } else if (core.has_detached_runs() || self.is_reclaiming())
+            && self.wanted.load(Ordering::Acquire) == 0
+        {
             self.background.notify_one();
         }
     }
 
-    /// Starts the background driver, once: needed only by runs that nobody may be waiting for.
+    /// Starts the background driver, once: needed only by what nobody may be waiting for.
     pub(crate) fn ensure_background(&self) -> Result<(), Error> {
         let mut thread = self.background_thread.lock();
         if thread.is_some() {
@@ -480,23 +488,24 @@ impl Engine {
         was_there
     }
 
-    /// Drives while detached runs are unfinished and nobody waits; sleeps otherwise.
+    /// Drives while detached runs are unfinished or memory is given back, and nobody waits; sleeps otherwise.
     fn drive_in_background(&self) {
         let stopping = || self.stopping.load(Ordering::Acquire);
         let wanted = || self.wanted.load(Ordering::Acquire) > 0;
         while !stopping() {
             let lines = {
                 let mut core = self.core.lock();
-                let useful = core.has_detached_runs() && !wanted() && !self.is_claimed();
+                let needed = core.has_detached_runs() || self.is_reclaiming();
+                let useful = needed && !wanted() && !self.is_claimed();
                 let lines = if useful { self.lines.try_lock() } else { None };
                 if lines.is_none() && !stopping() {
-                    // Notified by a driver that leaves with detached runs unfinished, and by the stop.
+                    // Notified by a driver that leaves with such work unfinished, and by the stop.
                     self.background.wait(&mut core);
                 }
                 lines
             };
             if let Some(mut lines) = lines {
-                let idle = || self.detached.load(Ordering::Relaxed) == 0;
+                let idle = || self.detached.load(Ordering::Relaxed) == 0 && !self.is_reclaiming();
                 let leave = || stopping() || wanted() || idle() || self.is_claimed();
                 self.drive(&mut lines, None, &leave);
                 drop(lines);

@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use taskgraph::{Placement, RunId, TaskArgs, TaskId, TaskSpec, WorkerId};
+use taskgraph::{Access, Placement, RunId, TaskArgs, TaskId, TaskSpec, WorkerId};
 
 use crate::args::{ArgList, Backing};
 use crate::callable::{
@@ -161,8 +161,9 @@ impl<'e> Orchestrator<'e> {
     ///
     /// # Errors
     ///
-    /// As [`Orchestrator::submit_next_level`]; also when there is no member, two share a worker, or two write the same
-    /// bytes.
+    /// As [`Orchestrator::submit_next_level`]; also when there is no member, two share a worker, or one writes bytes that
+    /// another reads or writes: the members run at once, in no order. Within one member both are fine, and so is what is
+    /// tagged [`NoDep`](taskgraph::Tag::NoDep), whose order is the caller's.
     #[track_caller]
     pub fn submit_next_level_group(
         &mut self,
@@ -202,7 +203,8 @@ impl<'e> Orchestrator<'e> {
     ///
     /// # Errors
     ///
-    /// As [`Orchestrator::submit_sub`]; also when there is no member, or more than sub workers.
+    /// As [`Orchestrator::submit_sub`]; also when there is no member, more than sub workers, or one writes bytes that
+    /// another reads or writes.
     #[track_caller]
     pub fn submit_sub_group(
         &mut self,
@@ -355,6 +357,7 @@ impl<'e> Orchestrator<'e> {
         let mut order: SmallVec<[TaskHandle; 2]> = SmallVec::new();
         for member in members {
             let (task_args, backings) = member.checked()?;
+            apart_from(callee, task_args, &parts)?;
             for arg in task_args.tensors() {
                 all.tensor(arg.tensor, arg.tag).map_err(SubmitError::Args)?;
             }
@@ -421,6 +424,23 @@ impl<'e> Orchestrator<'e> {
             wanted,
         }
     }
+}
+
+/// The members of a group run at once: none may write what another names.
+fn apart_from(
+    callee: &Callee<'_>,
+    member: &TaskArgs,
+    others: &[(&TaskArgs, &[Backing])],
+) -> Result<(), SubmitError> {
+    let mut others = others.iter().flat_map(|(args, _)| args.accesses());
+    let conflicts = |other: &Access| member.accesses().iter().any(|it| it.conflicts_with(other));
+    if !others.any(conflicts) {
+        return Ok(());
+    }
+    let callable = Arc::clone(callee.name);
+    let reason = "one member writes bytes that another reads or writes, and they run at once; give each its own bytes, or \
+                  submit them as tasks, which run in order";
+    Err(SubmitError::Group { callable, reason })
 }
 
 /// The size of `n_elements` of `T`, when a buffer can have it.

@@ -51,7 +51,7 @@ impl RunHandle {
         let what = || "wait for a submitted run".to_owned();
         let _busy = activity::while_doing(self.engine.path(), None, what);
         self.engine.wait_until(None, &|| self.cell.is_done());
-        self.engine.await_reclaimed();
+        self.engine.await_given_back(&self.cell.owed());
         self.outcome().unwrap_or(Ok(()))
     }
 

@@ -500,6 +500,7 @@ pub(crate) fn end_children(
     // Their last words: nobody below writes any more.
     engine.logs.replay();
     if closing.survivors.is_empty() {
+        engine.tree_ended();
         return Ok(());
     }
     let names: Vec<String> = closing

@@ -367,7 +367,7 @@ pub(crate) fn run_on<R>(
     let mut orchestrator = Orchestrator::new(engine, plan, run);
     let built = build(engine, run, || orchestration(&mut orchestrator));
     engine.wait_until(None, &|| cell.is_done());
-    engine.await_reclaimed();
+    engine.await_given_back(&cell.owed());
     let outcome = cell.outcome().unwrap_or(Ok(()));
     let value = built?;
     outcome?;

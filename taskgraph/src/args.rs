@@ -86,6 +86,17 @@ impl Access {
         }
     }
 
+    /// Whether two tasks that run at once must not make both accesses: one writes bytes that the other reads or writes.
+    ///
+    /// [`Tag::NoDep`] conflicts with nothing: whoever uses it has taken the order upon themselves.
+    pub fn conflicts_with(&self, other: &Access) -> bool {
+        let untracked = self.tag == Tag::NoDep || other.tag == Tag::NoDep;
+        (self.tag.writes() || other.tag.writes())
+            && !untracked
+            && self.buffer == other.buffer
+            && self.view.overlaps(&other.view)
+    }
+
     fn writes_over(&self, other: &Access) -> bool {
         self.tag.writes()
             && other.tag.writes()

@@ -31,7 +31,7 @@ use crate::allocations::Allocations;
 use crate::chip::{DeviceAddress, MemoryReport};
 use crate::context::CoreTensor;
 use crate::error::{AddressProblem, DeviceError};
-use crate::window::{Window, WindowSide};
+use crate::window::{Window, WindowSide, window_stride};
 
 use super::windows::{self, Windows};
 
@@ -156,7 +156,9 @@ impl DeviceMemory {
     pub(crate) fn map_window(&mut self, window: &Window<'_>) -> Result<DeviceAddress, DeviceError> {
         let chip = self.chip;
         let bytes = window.bytes;
-        if window.side == WindowSide::Home && bytes > self.free_bytes() {
+        // As much as the window takes then, which is whole pages. What has no such length is refused below.
+        let taken = window_stride(bytes).unwrap_or(0);
+        if window.side == WindowSide::Home && taken > self.free_bytes() {
             return Err(self.out_of_memory(bytes));
         }
         let refused = |source| DeviceError::Window {

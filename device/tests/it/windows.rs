@@ -123,6 +123,12 @@ fn a_window_of_the_chips_own_counts_against_its_memory_and_a_peers_does_not() {
         Err(DeviceError::OutOfMemory { .. })
     ));
     chip.malloc(6 << 10).unwrap();
+    // Less than is free, but a window takes whole pages.
+    let small = Window { bytes: 512, ..home };
+    assert!(matches!(
+        chip.map_window(&small),
+        Err(DeviceError::OutOfMemory { .. })
+    ));
     assert!(matches!(
         chip.map_window(&home),
         Err(DeviceError::OutOfMemory { .. })

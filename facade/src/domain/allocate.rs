@@ -60,6 +60,7 @@ impl Desk<'_> {
             engine: self.engine.weak(),
             retained: AtomicBool::new(false),
             state: AtomicU8::new(LIVE),
+            owed: Arc::default(),
         });
         Ok(Domain { core })
     }

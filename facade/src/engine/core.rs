@@ -24,6 +24,7 @@ use crate::control::{ControlReply, ControlRequest};
 use crate::error::{Name, RunError, TaskCause, WorkerDied};
 use crate::wire::{self, Payload};
 
+use super::copies::{Copies, NotSubmitted};
 use super::observer::Observer;
 use super::reclaim::Reclaim;
 use super::replay::GraphRecord;
@@ -224,6 +225,8 @@ pub(crate) struct Core {
     table: Table,
     /// Device memory that was released and goes back after its last use.
     pub(super) reclaim: Reclaim,
+    /// Copies of the host that are under way.
+    pub(super) copies: Copies,
     /// The present life of each worker, by line.
     lives: Vec<u64>,
     /// Why workers are lost.
@@ -261,6 +264,7 @@ impl Core {
             newest_run: RunId(0),
             table: Table::new(),
             reclaim: Reclaim::default(),
+            copies: Copies::default(),
             lives: Vec::new(),
             losses: HashMap::new(),
             deaths: HashMap::new(),
@@ -275,9 +279,9 @@ impl Core {
 
     /// The callables of all tasks that have not ended, by digest.
     pub(crate) fn unfinished(&self) -> impl Iterator<Item = Digest> + '_ {
-        let records = self.tasks.iter().flatten();
+        let records = self.records();
         let digest = |record: &TaskRecord| wire::digest_of(record.payloads.first()?);
-        let single = records.clone().filter_map(digest);
+        let single = self.records().filter_map(digest);
         let graphs = records.filter_map(|record| record.graph.as_ref());
         single.chain(graphs.flat_map(|graph| graph.digests()))
     }
@@ -308,7 +312,8 @@ impl Core {
         &mut self,
         run: RunId,
         task: &mut NewTask<'_>,
-    ) -> Result<TaskId, taskgraph::SubmitError> {
+    ) -> Result<TaskId, NotSubmitted> {
+        self.copies.permit(&task.holds)?;
         let id = self.graph.submit(run, &task.spec)?;
         let callable = Arc::clone(&task.callable);
         let payloads = std::mem::take(&mut task.payloads);
@@ -381,27 +386,9 @@ impl Core {
         &self.table
     }
 
-    /// An unfinished task that does something to these bytes which conflicts with `how`, and what.
-    ///
-    /// Cost: proportional to the unfinished tasks.
-    pub(crate) fn device_user(
-        &self,
-        buffer: BufferId,
-        bytes: &Range<u64>,
-        how: Use,
-    ) -> Option<(Name, Use)> {
-        let conflicts = |used: &&DeviceUse| {
-            let overlap = used.bytes.start < bytes.end && bytes.start < used.bytes.end;
-            used.buffer == buffer && overlap && (how == Use::Write || used.how == Use::Write)
-        };
-        self.tasks.iter().flatten().find_map(|record| {
-            let uses = record.holds.iter().filter_map(|hold| match hold {
-                Hold::Device(_, uses) => Some(uses),
-                Hold::Buffer(..) => None,
-            });
-            let used = uses.flatten().find(conflicts)?;
-            Some((Arc::clone(&record.callable), used.how))
-        })
+    /// The tasks that have not ended.
+    pub(super) fn records(&self) -> impl Iterator<Item = &TaskRecord> {
+        self.tasks.iter().flatten()
     }
 
     /// A worker begins a life. Its device memory is that of this life only.
@@ -420,6 +407,15 @@ impl Core {
             id: line as u32,
             incarnation: self.lives.get(line).copied().unwrap_or(0),
         }
+    }
+
+    pub(super) fn n_lives(&self) -> usize {
+        self.lives.len()
+    }
+
+    /// The process is gone, and no other takes its place.
+    pub(super) fn end_life(&mut self, line: usize) {
+        self.lives[line] = 0;
     }
 
     /// A lost worker is there again.
@@ -525,8 +521,8 @@ impl Core {
 
     fn run_finished(&mut self, run: RunId) {
         let status = self.graph.run_status(run);
-        self.sweep_domains(run);
-        self.reclaim();
+        let owed = self.runs.get(&run).map(|(cell, _)| cell.owed());
+        self.reclaim_after(run, owed);
         if let Some((cell, waiting)) = self.runs.remove(&run) {
             self.count_detached(waiting, -1);
             if let Some(RunStatus::Done(outcome)) = status {

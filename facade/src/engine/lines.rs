@@ -152,25 +152,23 @@ impl Line {
             .map_err(|e| control::chain(&e))
     }
 
-    /// Sends the next control request, if there is one and the frame is free.
-    fn send_control(&mut self, core: &mut Core, index: usize) {
+    /// Sends the next control request, if there is one and the frame is free. One that could not be sent comes back.
+    fn send_control(&mut self, core: &mut Core, index: usize) -> Option<FailedJob> {
         if self.job.is_some() || self.died.is_some() {
-            return;
+            return None;
         }
         let queued = core.jobs.iter().position(|job| job.line == index);
         let job = match queued {
             Some(position) => core.jobs.remove(position),
-            None if self.unmaps.is_empty() => return,
+            None if self.unmaps.is_empty() => return None,
             None => {
                 let unmaps = self.unmaps.drain(..);
                 let buffers = unmaps.map(|id| WireBuffer::new(id, 0)).collect();
                 Job::new(index, ControlRequest::Unmap { buffers })
             }
         };
-        if let Err(reason) = self.begin_job(&job) {
-            job.finish(JobOutcome::Protocol(reason));
-            core.note_progress();
-        }
+        let failed = self.begin_job(&job).err();
+        failed.map(|reason| (job, reason))
     }
 
     fn begin_job(&mut self, job: &Arc<Job>) -> Result<(), String> {
@@ -185,6 +183,9 @@ impl Line {
         Ok(())
     }
 }
+
+/// A control request that could not be sent, and why.
+type FailedJob = (Arc<Job>, String);
 
 /// A child that has ended, by its line.
 pub(super) struct Dead {
@@ -206,6 +207,7 @@ pub(crate) struct Lines {
     /// Some line has buffers to unmap.
     has_unmaps: bool,
     failed_sends: Vec<(Dispatch, String)>,
+    failed_jobs: Vec<FailedJob>,
     pub(super) waiter: Waiter,
 }
 
@@ -270,13 +272,13 @@ impl Lines {
                         job.finish(outcome);
                         core.note_progress();
                     }
-                    line.send_control(core, index);
+                    self.failed_jobs.extend(line.send_control(core, index));
                 }
                 Ok(None) => {}
                 Err(poisoned) => return self.give_up(index, &poisoned.to_string(), core),
             }
         }
-        self.note_owing(index);
+        self.note_owing(index, core);
     }
 
     /// Sends control requests and whatever the graph wants sent.
@@ -315,8 +317,9 @@ impl Lines {
     fn send_controls(&mut self, core: &mut Core) {
         self.has_unmaps = false;
         for index in 0..self.all.len() {
-            self.all[index].send_control(core, index);
-            self.note_owing(index);
+            let failed = self.all[index].send_control(core, index);
+            self.failed_jobs.extend(failed);
+            self.note_owing(index, core);
         }
         let dead: Vec<Arc<Job>> = core
             .jobs
@@ -336,19 +339,29 @@ impl Lines {
             Ok(()) => {
                 self.owing |= 1 << index;
                 core.note_sent(dispatch, &line.path);
+                core.note_busy(index, true);
+                if line.job.is_some() {
+                    // Whoever waits for the answer need not wait for the task.
+                    core.note_progress();
+                }
             }
             Err(reason) => self.failed_sends.push((*dispatch, reason)),
         }
     }
 
-    /// Whether a task could not be sent (most likely its child has just died, which is to be found out first), or a child
+    /// Whether a task or a request could not be sent (most likely its child has just died, which is to be found out first), or a child
     /// broke the protocol.
     pub(super) fn has_losses(&self) -> bool {
-        !self.failed_sends.is_empty() || !self.condemned.is_empty()
+        !self.failed_sends.is_empty() || !self.failed_jobs.is_empty() || !self.condemned.is_empty()
     }
 
-    /// Fails the tasks that could not be sent to a child that is alive all the same.
+    /// Fails the tasks and requests that could not be sent: with the death of the child, unless it is alive all the same.
     pub(super) fn fail_failed_sends(&mut self, core: &mut Core) {
+        for (job, reason) in std::mem::take(&mut self.failed_jobs) {
+            let died = self.all[job.line].died.clone();
+            job.finish(died.map_or(JobOutcome::Protocol(reason), JobOutcome::Died));
+            core.note_progress();
+        }
         for (dispatch, reason) in std::mem::take(&mut self.failed_sends) {
             let path = Arc::clone(&self.all[dispatch.worker.0 as usize].path);
             if self.is_alive(dispatch.worker.0 as usize) {
@@ -362,8 +375,9 @@ impl Lines {
         core.settle();
     }
 
-    fn note_owing(&mut self, index: usize) {
+    fn note_owing(&mut self, index: usize, core: &Core) {
         let line = &self.all[index];
+        core.note_busy(index, line.end.in_flight() > 0);
         if line.end.in_flight() > 0 || line.job.is_some() {
             self.owing |= 1 << index;
         } else {
@@ -458,10 +472,13 @@ impl Lines {
             side: mailbox::Side::Child,
         });
         line.died = Some(died.clone());
-        if let Some(job) = line.job.take() {
-            job.finish(JobOutcome::Died(died.clone()));
+        core.note_busy(index, false);
+        let job = line.job.take();
+        // First: whoever learns of the death from the job finds its device memory lost, not leaked.
+        core.worker_died(WorkerId(index as u32), died.clone());
+        if let Some(job) = job {
+            job.finish(JobOutcome::Died(died));
         }
-        core.worker_died(WorkerId(index as u32), died);
         core.note_progress();
     }
 

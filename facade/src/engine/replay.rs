@@ -16,6 +16,7 @@ use crate::graph::{Cached, GraphCache};
 use crate::wire::{self, Payload};
 
 use super::Engine;
+use super::copies::NotSubmitted;
 use super::core::{Core, Holds, TaskRecord};
 
 /// What the nodes of one replay are made of.
@@ -104,7 +105,8 @@ impl Core {
         run: RunId,
         binding: &Binding<'_>,
         (callable, holds, graph): (&Name, &mut Holds, &Arc<GraphRecord>),
-    ) -> Result<TaskId, taskgraph::SubmitError> {
+    ) -> Result<TaskId, NotSubmitted> {
+        self.copies.permit(holds)?;
         let id = self.graph.submit_graph(run, binding)?;
         let (callable, graph) = (Arc::clone(callable), Some(Arc::clone(graph)));
         let holds = std::mem::take(holds);

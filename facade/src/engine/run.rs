@@ -1,13 +1,14 @@
 //! The outcome of one run, shared by everybody who waits for it.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use lifecycle::OwnedLease;
 use parking_lot::Mutex;
 use tracing::Span;
 
+use super::reclaim::Owed;
 use crate::error::{Error, RunError};
 
 /// What becomes of a run: nothing yet, or its one outcome for ever.
@@ -20,6 +21,8 @@ pub(crate) struct RunCell {
     lease: Mutex<Option<OwnedLease<Error>>>,
     /// Open until the run is over.
     span: Mutex<Span>,
+    /// The requests by which the device memory goes that it was the last to use.
+    owed: Arc<Owed>,
 }
 
 impl RunCell {
@@ -31,12 +34,17 @@ impl RunCell {
             wakers: Mutex::default(),
             lease: Mutex::default(),
             span: Mutex::new(span),
+            owed: Arc::default(),
         }
     }
 
     /// What happens while its graph is built is inside of it.
     pub(crate) fn span(&self) -> Span {
         self.span.lock().clone()
+    }
+
+    pub(crate) fn owed(&self) -> Arc<Owed> {
+        Arc::clone(&self.owed)
     }
 
     /// Whether the run is over. One load; for wait loops.

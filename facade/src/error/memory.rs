@@ -182,6 +182,18 @@ pub enum MemoryError {
         /// `reads` or `writes`.
         how: &'static str,
     },
+    /// Two copies of the host at once, of which one writes.
+    #[error(
+        "{operation} {ptr}: another thread does a {other} the same bytes just now; let one follow the other"
+    )]
+    CopyUnderWay {
+        /// `copy to` or `copy from`.
+        operation: &'static str,
+        /// The pointer.
+        ptr: provenance::DevicePtr,
+        /// What the other does, likewise.
+        other: &'static str,
+    },
     /// The chip has not so much memory left.
     #[error(
         "allocate {wanted} bytes on `{worker}`: {free} of {total} bytes are free, the largest block has {largest}",

@@ -103,7 +103,19 @@ pub enum SubmitError {
         /// The callable.
         callable: Name,
     },
-    /// A group needs members.
+    /// The host copies what the task would use, in no order with it.
+    #[error(
+        "submit `{callable}`: the host does a {how} {buffer} just now; submit it after the copy"
+    )]
+    HostCopy {
+        /// The callable.
+        callable: Name,
+        /// The device memory.
+        buffer: taskgraph::BufferId,
+        /// `copy to` or `copy from`.
+        how: &'static str,
+    },
+    /// The members make no group.
     #[error("submit group `{callable}`: {reason}")]
     Group {
         /// The callable.

@@ -11,7 +11,8 @@ use super::{Orchestrator, TaskHandle};
 use crate::args::{ArgList, Backing};
 use crate::buffer::Use;
 use crate::callable::Callee;
-use crate::engine::{DeviceUse, GraphRecord, Hold, NewTask};
+use crate::desk::copy_of;
+use crate::engine::{DeviceUse, GraphRecord, Hold, NewTask, NotSubmitted};
 use crate::error::{BufferError, Error, Name, SubmitError, TaskCause, WorkerDied};
 use crate::graph::{Cached, places};
 use crate::wire::{self, Payload};
@@ -184,8 +185,19 @@ impl Orchestrator<'_> {
     }
 
     /// Names the dead worker, where that is why the graph refused.
-    fn refused_by_graph(&self, name: &Name, source: taskgraph::SubmitError) -> SubmitError {
+    fn refused_by_graph(&self, name: &Name, refused: NotSubmitted) -> SubmitError {
         let callable = Arc::clone(name);
+        let source = match refused {
+            NotSubmitted::Graph(source) => source,
+            NotSubmitted::HostCopy { buffer, how } => {
+                let how = copy_of(how);
+                return SubmitError::HostCopy {
+                    callable,
+                    buffer,
+                    how,
+                };
+            }
+        };
         if let taskgraph::SubmitError::WorkerLost { worker } = source
             && let Some(TaskCause::WorkerDied(died)) = self.engine.core().loss(worker)
         {
@@ -226,8 +238,11 @@ fn eager_order(name: &Name, order: &[TaskHandle]) -> Result<SmallVec<[TaskId; 2]
 }
 
 /// Waiting helps.
-fn is_full(error: &taskgraph::SubmitError) -> bool {
-    matches!(error, taskgraph::SubmitError::SlotsFull { .. })
+fn is_full(error: &NotSubmitted) -> bool {
+    matches!(
+        error,
+        NotSubmitted::Graph(taskgraph::SubmitError::SlotsFull { .. })
+    )
 }
 
 /// What a task is sent as.

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use crate::support::{Gate, INCREMENT, builder, directory, failure, kill, n_mappings, pids};
 
 /// `y = x`, for tensors of any layout.
-static COPY: ChipCallable = ChipCallable {
+pub(crate) static COPY: ChipCallable = ChipCallable {
     name: "copy",
     orchestration: copy_orchestration,
     kernels: &[Kernel::vector("copy", copy_kernel)],

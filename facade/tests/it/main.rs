@@ -10,10 +10,13 @@ mod closing;
 mod collectives;
 mod death;
 mod device_pointers;
+mod domain_ends;
 mod domains;
 mod failures;
 mod graph_reuse;
 mod graphs;
+mod groups;
+mod host_copies;
 mod logs;
 mod memory;
 mod nested;
@@ -152,6 +155,12 @@ procfork::testing::tests! {
     domains::a_domain_that_does_not_fit_leaves_nothing,
     domains::a_domain_of_a_dead_member_is_gone_and_another_can_be_made,
     domains::an_orchestration_below_the_root_has_domains_also_in_a_spawned_tree,
+    domain_ends::an_address_is_free_as_soon_as_its_chip_has_unmapped_it,
+    domain_ends::a_wait_does_not_wait_for_a_chip_that_is_in_the_task_of_another_run,
+    domain_ends::what_a_run_without_a_waiter_forgot_goes_by_itself,
+    domain_ends::a_domain_is_gone_with_its_worker_and_a_release_after_that_is_quiet,
+    groups::members_that_touch_what_another_writes_are_refused,
+    host_copies::what_conflicts_with_a_copy_under_way_is_refused_until_it_is_over,
     nested::a_tree_of_three_levels_runs_orchestrations_below,
     nested::a_failure_two_levels_down_names_where_it_began,
     nested::a_start_that_fails_two_levels_down_leaves_nothing,

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use facade::{
-    Args, ChipArgs, ChipCallable, ChipOrchestrator, Error, Kernel, KernelContext, KernelError,
-    OrchestrationError, TaskResult, TreeNode, Worker, WorkerBuilder, core_args,
+    Args, ChipArgs, ChipCallable, ChipOrchestrator, DeviceBuffer, Error, Kernel, KernelContext,
+    KernelError, OrchestrationError, TaskResult, TreeNode, Worker, WorkerBuilder, core_args,
 };
 
 /// `c = a + b`.
@@ -55,6 +55,37 @@ fn increment_orchestration(
 fn increment_kernel(cx: &mut KernelContext<'_>) -> Result<(), KernelError> {
     cx.output::<f32>(0)?.iter_mut().for_each(|x| *x += 1.0);
     Ok(())
+}
+
+/// Stands at the gate whose path is in its argument (see [`stand_at`]) until that is opened. A kernel is a plain function: it
+/// captures nothing.
+pub(crate) static STAND: ChipCallable = ChipCallable {
+    name: "stand",
+    orchestration: stand_orchestration,
+    kernels: &[Kernel::vector("stand", stand_kernel)],
+};
+
+fn stand_orchestration(
+    orch: &mut ChipOrchestrator<'_>,
+    args: &ChipArgs,
+) -> Result<(), OrchestrationError> {
+    orch.submit("stand", core_args().input(args.tensor(0)?))?;
+    Ok(())
+}
+
+fn stand_kernel(cx: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let path = String::from_utf8(cx.input::<u8>(0)?.to_vec()).expect("a path");
+    // The end of the file comes when the last writer has gone.
+    fs::read(path).expect("the gate's pipe");
+    Ok(())
+}
+
+/// Memory of a chip that names the gate, for [`STAND`].
+pub(crate) fn stand_at(node: &Worker, chip: u32, gate: &Gate) -> DeviceBuffer<u8> {
+    let path = gate.path.to_str().expect("a readable path").as_bytes();
+    let place = node.malloc::<u8>(chip, path.len()).expect("memory");
+    node.copy_to(place, path).expect("a copy");
+    place
 }
 
 /// A builder with so many chips and sub workers, and short limits.

@@ -5,6 +5,7 @@
 use std::os::fd::AsFd;
 
 use device::{DeviceAddress, DeviceError, Window, WindowSide};
+use hashbrown::HashSet;
 use provenance::{Ask, DevicePtr, Operation, Revoked, Role, Ticket, WorkerRef};
 
 use super::Opened;
@@ -112,6 +113,10 @@ impl Opened {
         if name.incarnation != owner.incarnation {
             return Err("the memory is named for another life of this worker".to_owned());
         }
+        // Also the name of what a window shows, which no table here knows.
+        if self.named.contains_key(&name) {
+            return Err("the name is that of other memory here".to_owned());
+        }
         let ticket = Ticket {
             worker: owner,
             entry: name.entry,
@@ -214,6 +219,7 @@ impl Opened {
         owner: WorkerRef,
     ) -> Result<ControlReply, String> {
         let buffer = buffer.ok_or("the request names no buffer")?;
+        self.check_names(windows)?;
         let home = windows.iter().map(home_bytes).fold(0, u64::saturating_add);
         if let Some(refused) = self.over_budget(home)? {
             return Ok(refused);
@@ -232,6 +238,20 @@ impl Opened {
             }
         }
         Ok(ControlReply::Addresses(addresses))
+    }
+
+    /// Every window and what it shows has a name of its own: one that is in use already would shadow memory.
+    fn check_names(&self, windows: &[WireWindow]) -> Result<(), String> {
+        let mut seen = HashSet::with_capacity(2 * windows.len());
+        let mut names = windows.iter().flat_map(|it| [it.name, it.root]);
+        let taken = names.find(|name| self.named.contains_key(name) || !seen.insert(*name));
+        match taken {
+            None => Ok(()),
+            Some(name) => Err(format!(
+                "the name #{}.{} is that of other memory here",
+                name.entry, name.generation
+            )),
+        }
     }
 
     fn map_window(
@@ -288,6 +308,9 @@ impl Opened {
 
     fn unmap_window(&mut self, window: &WireWindow, owner: WorkerRef) -> Result<(), String> {
         let ptr = self.known(&window.name)?;
+        if self.known(&window.root)? != ptr {
+            return Err("the window shows other memory than the request says".to_owned());
+        }
         let ask = Ask::on(Operation::Release, owner.id);
         let revoked: Revoked = self
             .table
@@ -318,7 +341,11 @@ impl Opened {
         let device = self.chip.memory().map_err(|error| chain(&error))?;
         let stats = self.table.stats();
         let (total, used) = match self.budget {
-            Some(budget) => (budget, stats.bytes + self.home_window_bytes),
+            Some(budget) => {
+                // What leaked is not there for anybody else.
+                let held = stats.bytes + stats.leaked_bytes;
+                (budget, held + self.home_window_bytes)
+            }
             None => (device.total_bytes, device.used_bytes),
         };
         let free = total.saturating_sub(used).min(device.free_bytes);

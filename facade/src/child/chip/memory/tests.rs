@@ -103,6 +103,11 @@ fn no_forged_request_reaches_the_device() {
         generation: 0,
         ..name(1)
     };
+    let shadow = |entry, root| WireWindow {
+        root,
+        ..window(entry, 4000)
+    };
+    let map = |windows| ControlRequest::MapDomain { windows, buffer };
     let forged = [
         copy_to(other_life, 0, 1),
         copy_to(earlier, 0, 1),
@@ -120,6 +125,17 @@ fn no_forged_request_reaches_the_device() {
         },
         ControlRequest::UnmapDomain {
             windows: vec![window(9, 4000)],
+        },
+        // Windows that would shadow other memory: an allocation, a window, what it shows, each other.
+        map(vec![shadow(8, name(1))]),
+        map(vec![shadow(8, name(2))]),
+        map(vec![shadow(102, name(8))]),
+        map(vec![window(8, 4000), shadow(9, name(8))]),
+        map(vec![window(8, 4000), shadow(9, name(108))]),
+        map(vec![shadow(8, name(8))]),
+        // A window that takes the name of other memory with it.
+        ControlRequest::UnmapDomain {
+            windows: vec![shadow(2, name(1))],
         },
         ControlRequest::Unmap {
             buffers: vec![buffer],
@@ -160,4 +176,34 @@ fn an_allocation_that_cannot_be_named_is_given_back() {
     assert!(opened.memory(&twice, Some(&shared), OWNER).is_err());
     assert_eq!(opened.table.stats().windows, 0);
     assert_eq!(opened.chip.memory().unwrap().used_bytes, 512);
+}
+
+#[test]
+fn what_is_leaked_stays_counted_in_a_budget() {
+    let mut opened = opened();
+    opened.budget = Some(8192);
+    let malloc = |entry| ControlRequest::Malloc {
+        name: name(entry),
+        bytes: 4096,
+    };
+    opened.memory(&malloc(1), None, OWNER).unwrap();
+    // As after a native free that failed.
+    let ptr = opened.named[&name(1)];
+    drop(
+        opened
+            .table
+            .revoke(Ask::owner(Operation::Free), ptr)
+            .unwrap(),
+    );
+    let usage = opened.usage().unwrap();
+    assert_eq!(
+        (usage.leaked, usage.used_bytes, usage.free_bytes),
+        (1, 4096, 4096)
+    );
+    opened.memory(&malloc(2), None, OWNER).unwrap();
+    let refused = opened.memory(&malloc(3), None, OWNER).unwrap();
+    assert!(
+        matches!(refused, ControlReply::OutOfMemory { wanted: 4096, .. }),
+        "{refused:?}"
+    );
 }
