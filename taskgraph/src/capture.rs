@@ -34,7 +34,7 @@
 //! for (callable, args) in [(0, &f), (1, &g)] {
 //!     recorder.submit(&NodeSpec::new(callable, Placement::On(chip), &[args]))?;
 //! }
-//! let definition = Arc::new(recorder.finish());
+//! let definition = Arc::new(recorder.finish()?);
 //!
 //! // Replayed with other buffers: one task for the graph, two for the worker.
 //! let second = boundary(7, 8);
