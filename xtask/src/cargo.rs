@@ -51,7 +51,7 @@ pub(crate) fn has_subcommand(name: &str) -> bool {
 /// What a built program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It runs the unit tests of a library or binary.
+    /// It runs the unit tests of a library, a binary, or an example that has some.
     UnitTests,
     /// It runs the tests of a file below `tests/`.
     IntegrationTests,
@@ -83,10 +83,19 @@ impl Program {
             Role::UnitTests if self.source.ends_with("src/lib.rs") => {
                 format!("{} (unit)", self.package)
             }
+            Role::UnitTests if self.tests_an_example() => {
+                format!("{} (example {})", self.package, self.target)
+            }
             Role::UnitTests => format!("{} (bin {})", self.package, self.target),
             Role::IntegrationTests => format!("{} ({})", self.package, self.target),
             Role::Example => format!("{}/{}", self.package, self.target),
         }
+    }
+
+    /// Whether it runs the tests that an example has in itself.
+    pub(crate) fn tests_an_example(&self) -> bool {
+        let example = self.source.starts_with(self.package_dir.join("examples"));
+        example && self.role == Role::UnitTests
     }
 
     /// A command that runs it as cargo does: in the crate's directory, with cargo's variables.
@@ -120,7 +129,7 @@ fn program_of(workspace: &Workspace, artifact: Artifact) -> Option<Program> {
     let executable = artifact.executable?.into_std_path_buf();
     let role = match artifact.target.kind.as_slice() {
         [TargetKind::Test] => Role::IntegrationTests,
-        [TargetKind::Example] => Role::Example,
+        [TargetKind::Example] if !artifact.profile.test => Role::Example,
         _ if artifact.profile.test => Role::UnitTests,
         _ => return None,
     };

@@ -50,6 +50,8 @@ impl Crates {
 }
 
 /// Builds all tests and examples; `None` when that failed (and is in the report).
+///
+/// Of an example with tests of its own a build of tests yields the tests only; then examples are built by themselves, too.
 pub(crate) fn build(
     report: &mut Report,
     workspace: &Workspace,
@@ -64,7 +66,16 @@ pub(crate) fn build(
         1200,
         args,
     ))?;
-    Some(cargo::programs(workspace, &messages))
+    let mut programs = cargo::programs(workspace, &messages);
+    if programs.iter().any(Program::tests_an_example) {
+        let mut args = vec!["build".to_owned(), "--examples".to_owned()];
+        args.push("--message-format=json-render-diagnostics".to_owned());
+        args.extend(crates.options());
+        let messages = report.run(cargo::step(workspace, "build examples", 600, args))?;
+        programs.retain(|program| program.role != Role::Example);
+        programs.extend(cargo::programs(workspace, &messages));
+    }
+    Some(programs)
 }
 
 /// Runs each test program; with a `filter`, only the tests whose name contains it.
