@@ -81,6 +81,9 @@ impl Worker {
     /// Reads graphs that [`Worker::save_graphs`] of the same build of this program wrote, so that their first calls
     /// are replays. Returns how many were taken: those whose callables are all registered.
     ///
+    /// The file does not say what tree it was recorded on: load it into one of the same shape. A graph whose targets are
+    /// not there is refused at each call, with the target.
+    ///
     /// # Errors
     ///
     /// [`Error::GraphFile`] when the file cannot be read, is damaged, or belongs to another build; nothing of it is

@@ -7,7 +7,7 @@ use crate::args::Scalar;
 
 /// A scalar of the call that is recorded or replayed.
 ///
-/// It can be given to a task and cloned. There is no way to its value: what is computed from it while a
+/// It can be given to a task and cloned. No documented way leads to its value: what is computed from it while a
 /// graph is recorded, or decided by it, would be frozen at the value of the first call. Pass a derived
 /// value as one more scalar, make it part of the key, or compute it in a kernel.
 ///
