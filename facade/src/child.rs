@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use device::{Digest, Platform};
-use mailbox::{ChildEnd, Control, FdChannel, FeedWriter, Mailbox, NextError, Request, Task};
+use mailbox::{ChildEnd, Control, NextError, Request, Task};
 use procfork::{ChildContext, ParentWatch, Settings};
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,7 @@ use crate::config::{DeviceMemoryOptions, NodeSpec, StartMode, platform_text};
 use crate::control::{self, ControlReply, ControlRequest, FaultKind, RemoteError};
 use crate::engine::ParentProbe;
 use crate::logs::Voice;
+use crate::outfit::Outfit;
 use crate::progress::{Board, StartPhase};
 use crate::tree::TreeNode;
 use crate::wire;
@@ -41,7 +42,7 @@ use crate::wire;
 use self::imports::Imports;
 
 /// What a child is going to be.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum ChildRole {
     /// A chip worker on this device; `index` is its next-level index at its parent.
     Chip {
@@ -58,7 +59,7 @@ pub(crate) enum ChildRole {
 }
 
 /// What a child is born with, besides its descriptors and the callables. Crosses to a spawned child as it is.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Seat {
     pub(crate) path: String,
     pub(crate) role: ChildRole,
@@ -87,7 +88,9 @@ fn spawned(context: ChildContext) -> Result<(), String> {
     let (seat, wire): (Seat, WireRegistry) =
         control::decode(&context.args).map_err(|error| error.to_string())?;
     let registry = Registry::from_wire(&wire).map_err(|error| error.to_string())?;
-    main(context, seat, Arc::new(registry))
+    let mut context = context;
+    let outfit = Outfit::received(std::mem::take(&mut context.fds), &seat)?;
+    main(context, seat, Arc::new(registry), outfit)
 }
 
 impl Seat {
@@ -160,21 +163,19 @@ pub(crate) fn main(
     context: ChildContext,
     seat: Seat,
     registry: Arc<Registry>,
+    outfit: Outfit,
 ) -> Result<(), String> {
     crate::incarnation::begin_process();
     panics::remember();
-    let mut fds = context.fds.into_iter();
-    let mut next = || fds.next().ok_or("a descriptor is missing");
-    let channel = FdChannel::from_fd(next()?);
-    let mailbox = Mailbox::from_fds(next()?, next()?).map_err(|error| control::chain(&error))?;
-    let end = mailbox
-        .into_child()
-        .map_err(|error| control::chain(&error))?;
-    let board = Board::attach(next()?, seat.slot, seat.n_slots);
-    let board = board.map_err(|error| control::chain(&error))?;
+    let Outfit {
+        channel,
+        mailbox,
+        board,
+        feed,
+    } = outfit;
+    let end = mailbox.into_child();
+    let end = end.map_err(|error| control::chain(&error))?;
     board.note(StartPhase::Began);
-    let feed = FeedWriter::from_fds([next()?, next()?, next()?]);
-    let feed = Arc::new(feed.map_err(|error| control::chain(&error))?);
     Voice::install(&seat.path, Arc::clone(&feed));
     let executor: Box<dyn Executor> = match &seat.role {
         ChildRole::Sub => Box::new(sub::SubWorker::new(&seat)),

@@ -56,6 +56,7 @@
 struct Readme;
 
 mod config;
+mod outfit;
 mod progress;
 mod start;
 mod started;

@@ -19,7 +19,6 @@
 mod replay;
 mod voice;
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -95,10 +94,9 @@ impl Logs {
         Self { writer, reader }
     }
 
-    /// The descriptors that a child needs, in the order of [`FeedWriter::from_fds`].
-    pub(crate) fn fds(&self) -> std::io::Result<Vec<OwnedFd>> {
-        let fds = self.writer.fds();
-        fds.iter().map(|fd| fd.try_clone_to_owned()).collect()
+    /// The end that every child gets.
+    pub(crate) fn writer(&self) -> &Arc<FeedWriter> {
+        &self.writer
     }
 
     /// Tells the workers what this process listens for now. A few loads when that has not changed.

@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -123,8 +123,13 @@ impl Board {
         })
     }
 
-    pub(crate) fn descriptor(&self) -> std::io::Result<OwnedFd> {
-        self.segment.as_fd().try_clone_to_owned()
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.segment.as_fd()
+    }
+
+    /// Whether a worker of the subtree has noted that it could not start. A load for each.
+    pub(crate) fn has_failure(&self, n_workers: usize) -> bool {
+        (0..n_workers).any(|slot| self.when(slot, StartPhase::Failed).is_some())
     }
 
     /// The board as the worker `offset` slots further sees it.

@@ -1,29 +1,31 @@
 //! The start of one level of a tree: fork every child, bring all of them up at once, all or nothing.
 //!
-//! 1. For each child: a mailbox, a descriptor channel, a fork. Each is journalled as soon as it exists, so that a
-//!    failure at any point is rolled back by the same steps that a close runs.
-//! 2. It is sent `Init` with the time that is left, at once: it finds the request when it comes to wait for one, so that
-//!    nobody sleeps or is woken for it. It brings up what is below and around it, while its siblings are still being
-//!    made, and answers with its subtree, or with the first cause and its place.
+//! 1. For each child: a mailbox, a descriptor channel, a line; and `Init` with the deadline in the mailbox, so that the child
+//!    finds the request when it comes to look for one, and nobody sleeps or is woken for it.
+//! 2. The forks, one after the other with as little as possible in between. Each child is journalled as soon as it exists, so
+//!    that a failure at any point is rolled back by the same steps that a close runs. It brings up what is below and around
+//!    it, while its siblings are still being made, and answers with its subtree, or with the first cause and its place.
 //! 3. The worker is ready when all have answered. The first failure ends the wait; the others are ended with the tree.
 //!
 //! The same code starts the root and every worker below it.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lifecycle::{Journal, Step};
 use mailbox::{FdChannel, Layout, Mailbox};
-use procfork::{Child, Children, ForkOptions, Group, Pid, Settings};
+use procfork::{Child, Children, Group, Pid, Settings};
 use taskgraph::{Depth, WorkerId, WorkerKind};
 
-use crate::child::{self, ChildRole, Seat};
+use crate::child::{ChildRole, Seat};
 use crate::clock::WireInstant;
 use crate::config::{Level, NodeSpec, StartMode};
 use crate::control::{ControlReply, ControlRequest, FaultKind};
 use crate::engine::{Engine, Job, JobOutcome, Line, LineKind};
 use crate::error::{Error, Name, StartCause, StartError};
+use crate::outfit::Cradle;
 use crate::progress::{Board, StartPhase, Watcher};
 use crate::started::Started;
 use crate::tree::{Role, TreeNode};
@@ -58,18 +60,10 @@ impl Start<'_> {
         self.end_children_in(journal);
         // Asked once: the answer costs more than what it is about.
         let mode = self.mode();
-        let mut jobs = Vec::new();
-        let lines = self.plan.lines(&path);
-        self.engine.doorbell().expect_peers(lines.len() + 1);
-        for (index, (kind, child_path)) in lines.into_iter().enumerate() {
-            self.go_on()?;
-            self.fork_child(index, kind, &child_path, mode)?;
-            jobs.push(self.ask(index));
-            self.look_if_due();
-            if jobs.iter().any(|job| failed(job)) {
-                break;
-            }
-        }
+        let (cradles, channels) = self.prepare(mode)?;
+        let jobs = self.ask(0..cradles.len());
+        self.make_children(&cradles, channels)?;
+        drop(cradles);
         self.board.note(StartPhase::ChildrenMade);
         tracing::debug!(worker = %path, elapsed = ?began.elapsed(), "forked all children");
         let children = self.bring_up(&jobs);
@@ -107,31 +101,67 @@ impl Start<'_> {
         }));
     }
 
-    fn fork_child(
-        &self,
-        index: usize,
-        kind: LineKind,
-        path: &str,
-        mode: StartMode,
-    ) -> Result<(), Error> {
-        let (line, child) = self
-            .make_line(index, kind, path, mode)
-            .map_err(|cause| self.error(path, cause))?;
-        let pushed = self.engine.children.write().push(child);
-        pushed.map_err(|error| self.error(path, StartCause::system(error)))?;
-        self.engine.claim_lines().all.push(line);
-        self.enrol(kind)
-            .map_err(|error| self.error(path, StartCause::system(error)))
+    /// Everything that the children need, and the lines to them. Done for all before the first is made: between two forks
+    /// each page that this process writes is copied.
+    fn prepare(&self, made: StartMode) -> Result<(Vec<Cradle>, Vec<FdChannel>), Error> {
+        let plan = self.plan.lines(self.engine.path());
+        self.engine.doorbell().expect_peers(plan.len() + 1);
+        let mut lines = self.engine.claim_lines();
+        let (mut cradles, mut channels) = (Vec::new(), Vec::new());
+        for (index, (kind, path)) in plan.into_iter().enumerate() {
+            let made = self.cradle(index, kind, &path, made);
+            let (line, cradle, channel) = made.map_err(|cause| self.error(&path, cause))?;
+            lines.all.push(line);
+            cradles.push(cradle);
+            channels.push(channel);
+            self.enrol(kind)
+                .map_err(|error| self.error(&path, StartCause::system(error)))?;
+        }
+        Ok((cradles, channels))
     }
 
-    /// A child process, and the line to it.
-    fn make_line(
+    /// Makes the processes, until one of them says that it cannot start.
+    fn make_children(&self, cradles: &[Cradle], channels: Vec<FdChannel>) -> Result<(), Error> {
+        let mut pids = Vec::with_capacity(cradles.len());
+        self.engine.children.write().reserve(cradles.len());
+        let made = self.make_each(cradles, channels, &mut pids);
+        let mut lines = self.engine.claim_lines();
+        for (line, pid) in lines.all.iter_mut().zip(pids) {
+            line.pid = pid;
+        }
+        made
+    }
+
+    fn make_each(
+        &self,
+        cradles: &[Cradle],
+        channels: Vec<FdChannel>,
+        pids: &mut Vec<u32>,
+    ) -> Result<(), Error> {
+        let (n_workers, registry) = (self.spec.n_workers(), self.plan.registry());
+        for (cradle, channel) in cradles.iter().zip(channels) {
+            self.go_on()?;
+            if self.board.has_failure(n_workers) {
+                break;
+            }
+            let child = cradle.make(self.group(), channel, &registry);
+            let child = child.map_err(|cause| self.error(&cradle.seat.path, cause))?;
+            pids.push(number_of(&child));
+            let pushed = self.engine.children.write().push(child);
+            pushed.map_err(|error| self.error(&cradle.seat.path, StartCause::system(error)))?;
+            self.look_if_due();
+        }
+        Ok(())
+    }
+
+    /// What a child needs, and the line to it.
+    fn cradle(
         &self,
         index: usize,
         kind: LineKind,
         path: &str,
         made: StartMode,
-    ) -> Result<(Line, Child), StartCause> {
+    ) -> Result<(Line, Cradle, FdChannel), StartCause> {
         let layout = Layout {
             task_frames: 2,
             task_bytes: TASK_BYTES,
@@ -140,36 +170,27 @@ impl Start<'_> {
         };
         let mailbox =
             Mailbox::create(layout, self.engine.doorbell()).map_err(StartCause::system)?;
-        // No later sibling sees it.
         mailbox.keep_from_forks().map_err(StartCause::system)?;
+        let twin = mailbox.twin().map_err(StartCause::system)?;
+        let end = mailbox.into_parent().map_err(StartCause::system)?;
         let (here, there) = FdChannel::pair().map_err(StartCause::system)?;
         let board = self.board.below(slot_offset(self.spec, index));
-        let seat = Seat {
-            path: path.to_owned(),
-            role: self.role(index, kind),
-            incarnation: self.engine.core().begin_life(index),
-            limit: self.limit,
-            made,
-            settings: self.settings(index, kind),
-            slot: board.slot(),
-            n_slots: board.n_slots(),
+        let cradle = Cradle {
+            seat: Seat {
+                path: path.to_owned(),
+                role: self.role(index, kind),
+                incarnation: self.engine.core().begin_life(index),
+                limit: self.limit,
+                made,
+                settings: self.settings(index, kind),
+                slot: board.slot(),
+                n_slots: board.n_slots(),
+            },
+            mailbox: twin,
+            board,
+            feed: Arc::clone(self.engine.logs.writer()),
         };
-        let [segment, bell] = mailbox.fds().map(|fd| fd.try_clone_to_owned());
-        let name = path.rsplit('/').next().unwrap_or(path);
-        // In the order in which `child::main` takes them.
-        let options = ForkOptions::new(name)
-            .group(self.group())
-            .give(there.into())
-            .give(segment.map_err(StartCause::system)?)
-            .give(bell.map_err(StartCause::system)?)
-            .give(board.descriptor().map_err(StartCause::system)?);
-        let feed = self.engine.logs.fds().map_err(StartCause::system)?;
-        let options = feed.into_iter().fold(options, ForkOptions::give);
-        board.note(StartPhase::Made);
-        let child = self.make(options, seat)?;
-        let pid = child.pid().raw().unsigned_abs();
-        let end = mailbox.into_parent().map_err(StartCause::system)?;
-        Ok((Line::new(Name::from(path), pid, end, here), child))
+        Ok((Line::new(Name::from(path), end, here), cradle, there))
     }
 
     /// Starts the dead worker on line `index` again, and brings it up; dead as before where it does not come up.
@@ -181,8 +202,7 @@ impl Start<'_> {
             self.engine.ensure_background()?;
         }
         made?;
-        let job = self.ask(index);
-        let brought_up = self.bring_up(std::slice::from_ref(&job));
+        let brought_up = self.bring_up(&self.ask(index..index + 1));
         match brought_up {
             Ok(mut nodes) => {
                 self.engine
@@ -200,8 +220,13 @@ impl Start<'_> {
     fn replace(&self, index: usize) -> Result<(), Error> {
         let (kind, path) = self.plan.lines(self.engine.path()).swap_remove(index);
         let mut lines = self.engine.claim_lines();
-        let made = self.make_line(index, kind, &path, self.mode());
-        let (line, child) = made.map_err(|cause| self.error(&path, cause))?;
+        let made = self.cradle(index, kind, &path, self.mode());
+        let made = made.and_then(|(line, cradle, channel)| {
+            let child = cradle.make(self.group(), channel, &self.plan.registry())?;
+            Ok((line, child))
+        });
+        let (mut line, child) = made.map_err(|cause| self.error(&path, cause))?;
+        line.pid = number_of(&child);
         let mut children = self.engine.children.write();
         let old = pid_of(&children, lines.all[index].pid);
         let pushed = children.push(child);
@@ -223,20 +248,6 @@ impl Start<'_> {
             let _ = child.wait(Instant::now() + KILL_PATIENCE);
         }
         self.engine.bury_dead(&children, &mut lines);
-    }
-
-    /// Forks the child, or starts this program again for it.
-    fn make(&self, options: ForkOptions<'_>, seat: Seat) -> Result<Child, StartCause> {
-        let fork = |error| StartCause::Fork(Arc::new(error));
-        let registry = self.plan.registry();
-        if seat.made == StartMode::Fork {
-            return procfork::fork(options, move |context| child::main(context, seat, registry))
-                .map_err(fork);
-        }
-        let args = seat
-            .to_wire(&registry)
-            .map_err(|callables| StartCause::Captured { callables })?;
-        procfork::spawn(options, child::SPAWNED, &args).map_err(fork)
     }
 
     /// The mode that `Auto` stands for in this process.
@@ -326,12 +337,13 @@ impl Start<'_> {
         }
     }
 
-    /// Sends `Init` to the child on line `index`, which finds it when it comes to wait for a request.
-    fn ask(&self, index: usize) -> Arc<Job> {
+    /// Sends `Init` to the children on these lines, each of which finds it when it comes to wait for a request.
+    fn ask(&self, lines: Range<usize>) -> Vec<Arc<Job>> {
         let until = WireInstant::of(self.deadline);
-        let job = Job::new(index, ControlRequest::Init { until });
-        self.engine.post(std::slice::from_ref(&job));
-        job
+        let jobs = lines.map(|line| Job::new(line, ControlRequest::Init { until }));
+        let jobs: Vec<Arc<Job>> = jobs.collect();
+        self.engine.post(&jobs);
+        jobs
     }
 
     /// Waits for the first failure or the last success.
@@ -370,9 +382,11 @@ impl Start<'_> {
 
     /// The subtree of a child that is up, or why it is not.
     fn subtree(&self, job: &Job) -> Result<TreeNode, Error> {
+        if let Some(JobOutcome::Reply(ControlReply::Ready(node))) = job.outcome() {
+            return Ok(node.clone());
+        }
         let path = self.path_of(job.line);
         Err(match job.outcome() {
-            Some(JobOutcome::Reply(ControlReply::Ready(node))) => return Ok(node.clone()),
             Some(JobOutcome::Reply(ControlReply::Failed(remote))) => {
                 // The deadline is one for all; who stands at the top of the board knows most of it.
                 let cause = match remote.kind {
@@ -427,6 +441,10 @@ fn resident_bytes() -> u64 {
         .nth(1)
         .and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or(0) * 4096
+}
+
+fn number_of(child: &Child) -> u32 {
+    child.pid().raw().unsigned_abs()
 }
 
 /// The child with this number.

@@ -73,7 +73,7 @@ impl ChildEnd {
             control: desk(0, &shared.control),
             tasks,
             shared,
-            waiter: Waiter::new(),
+            waiter: Waiter::of_newborn(),
             due: 1,
             failure: Vec::new(),
             poisoned: None,

@@ -29,6 +29,8 @@ use crate::words::Words;
 pub struct Mailbox {
     #[cfg(not(loom))]
     segment: Arc<Segment>,
+    #[cfg(not(loom))]
+    layout: Layout,
     shared: Shared,
 }
 
@@ -111,8 +113,8 @@ impl Mailbox {
         [self.segment.as_fd(), self.shared.doorbell.as_fd()]
     }
 
-    /// Keeps this mapping out of later forks: see [`Segment::keep_from_forks`]. For a parent whose children all rebuild
-    /// their side from [`Mailbox::fds`], so that none of them sees a sibling's.
+    /// Keeps this mapping out of later forks, so that no child sees a sibling's: see [`Segment::keep_from_forks`]. A child
+    /// rebuilds its side from [`Mailbox::fds`], or inherits it from a fork that [`Mailbox::share_with_forks`] precedes.
     ///
     /// # Errors
     ///
@@ -121,19 +123,34 @@ impl Mailbox {
         Ok(self.segment.keep_from_forks()?)
     }
 
+    /// Lets the child that is forked next inherit this mapping: see [`Segment::share_with_forks`]. It must be left the
+    /// descriptors of [`Mailbox::fds`] too, under their numbers.
+    ///
+    /// # Errors
+    ///
+    /// [`AttachError::Segment`].
+    pub fn share_with_forks(&self) -> Result<(), AttachError> {
+        Ok(self.segment.share_with_forks()?)
+    }
+
+    /// The same mailbox once more, over the same mapping: one for each side where this process is both, or forks the other.
+    ///
+    /// # Errors
+    ///
+    /// None is known; the places of the layout were checked when this one was made.
+    pub fn twin(&self) -> Result<Mailbox, AttachError> {
+        let map = self.layout.map()?;
+        let (segment, bell) = (Arc::clone(&self.segment), self.shared.doorbell.clone());
+        Mailbox::over(segment, self.layout, map, bell)
+    }
+
     /// Both sides in this process, for children that are threads, and for tests.
     ///
     /// # Errors
     ///
-    /// As [`Mailbox::from_fds`], since the child's side maps the segment anew.
+    /// [`AttachError::Taken`].
     pub fn split(self) -> Result<(ParentEnd, ChildEnd), AttachError> {
-        let [mailbox, doorbell] = self.fds().map(|fd| fd.try_clone_to_owned());
-        let lost = |source| crate::segment::SegmentError::Os {
-            call: "dup",
-            bytes: 0,
-            source,
-        };
-        let twin = Mailbox::from_fds(mailbox.map_err(lost)?, doorbell.map_err(lost)?)?;
+        let twin = self.twin()?;
         Ok((self.into_parent()?, twin.into_child()?))
     }
 
@@ -168,7 +185,11 @@ impl Mailbox {
             life: Words::new(&segment, map.life, 1)?,
             fault: Words::new(&segment, map.fault, 1)?,
         };
-        Ok(Mailbox { segment, shared })
+        Ok(Mailbox {
+            segment,
+            layout,
+            shared,
+        })
     }
 }
 

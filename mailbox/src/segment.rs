@@ -254,6 +254,21 @@ impl Segment {
         })
     }
 
+    /// Takes [`Segment::keep_from_forks`] back: processes forked from now on inherit the mapping, and may use what they have
+    /// inherited of this value where they were left the descriptor.
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentError::Os`].
+    pub fn share_with_forks(&self) -> Result<(), SegmentError> {
+        let advised = self.map.advise(memmap2::Advice::DoFork);
+        advised.map_err(|source| SegmentError::Os {
+            call: "madvise(MADV_DOFORK)",
+            bytes: self.len(),
+            source,
+        })
+    }
+
     /// Reserves the pages of a range, so that accesses to it cannot fail afterwards.
     ///
     /// Reserving a range again costs one system call and changes nothing.

@@ -46,6 +46,16 @@ impl SpinMemory {
         }
     }
 
+    /// Of a process that has just come up: its first wait parks at once, and the second is a trial. While a tree starts,
+    /// whoever is up only stands in the way of those that are not.
+    pub(crate) fn of_newborn() -> SpinMemory {
+        SpinMemory {
+            level: 0,
+            since: TRIAL_AFTER.0 - 1,
+            ..SpinMemory::new()
+        }
+    }
+
     /// Looks to take before reading any clock. On one core the peer cannot run meanwhile: one.
     #[inline(always)]
     pub(crate) fn bare_looks(&self) -> u32 {

@@ -142,6 +142,14 @@ impl Waiter {
         }
     }
 
+    /// A waiter of a process that has just come up: see [`SpinMemory::of_newborn`].
+    pub(crate) fn of_newborn() -> Waiter {
+        Waiter {
+            spin: SpinMemory::of_newborn(),
+            stats: WaitStats::default(),
+        }
+    }
+
     /// What it has done so far.
     #[must_use]
     pub fn stats(&self) -> WaitStats {

@@ -28,10 +28,8 @@ use crate::ending::Ending;
 use crate::lifeline;
 use crate::options::{ForkOptions, Group};
 use crate::pid::Pid;
-use crate::prepare;
 use crate::registry;
 use crate::signal::Signal;
-use crate::sweep::MARK;
 use crate::sys::page::LifePage;
 use crate::sys::signals::{self, Mask};
 use crate::sys::{self, fds, prctl, process};
@@ -42,7 +40,8 @@ pub(crate) struct Birth<'fd> {
     pub(crate) options: ForkOptions<'fd>,
     pub(crate) page: LifePage,
     pub(crate) lineage: Lineage,
-    pub(crate) mark: String,
+    /// What its environment says of its descent.
+    pub(crate) ancestry: Option<CString>,
 }
 
 /// Brings a forked child up, runs its function, and ends the process.
@@ -55,11 +54,13 @@ where
         options,
         page,
         mut lineage,
-        mark,
+        ancestry,
     } = birth;
     // First of all: the page carries the last words of whatever fails below.
     let page = lifeline::adopt(page);
-    sys::spawn::set_variable(MARK, &prepare::ancestors(&mark));
+    if let Some(ancestry) = ancestry {
+        sys::spawn::put_variable(ancestry);
+    }
     if let Group::New = options.group {
         lineage.tree = Some(Pid::this());
     }

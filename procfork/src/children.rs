@@ -96,6 +96,12 @@ impl Children {
         })
     }
 
+    /// Makes room for so many more, so that adding them allocates nothing: between forks each page that is written is
+    /// copied.
+    pub fn reserve(&mut self, n_children: usize) {
+        self.members.reserve(n_children);
+    }
+
     /// Adds a child.
     ///
     /// # Errors

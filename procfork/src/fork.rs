@@ -66,6 +66,7 @@ where
     let page = LifePage::anonymous().map_err(|e| system(&options, "map its page", e))?;
     let lineage = prepare::lineage(options.group, lifeline::own_word());
     let mark = prepare::mark();
+    let ancestry = prepare::ancestry(&mark);
     flush();
     let mask = Mask::full()
         .install()
@@ -76,7 +77,7 @@ where
                 options,
                 page,
                 lineage,
-                mark,
+                ancestry,
             },
             f,
         ),

@@ -1,6 +1,6 @@
 //! What both ways of making a child refuse, check and prepare.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -173,6 +173,14 @@ pub(crate) fn ancestors(mark: &str) -> OsString {
     marks.push("/");
     marks.push(mark);
     marks
+}
+
+/// The setting of the environment that says so. `None` where an environment cannot hold it.
+pub(crate) fn ancestry(mark: &str) -> Option<CString> {
+    let mut setting = MARK.to_bytes().to_vec();
+    setting.push(b'=');
+    setting.extend_from_slice(ancestors(mark).as_bytes());
+    CString::new(setting).ok()
 }
 
 pub(crate) fn system(

@@ -36,6 +36,7 @@ pub(crate) enum LineKind {
 /// The parent's end of everything between it and one child.
 pub(crate) struct Line {
     pub(crate) path: Name,
+    /// Zero until the child is made.
     pub(crate) pid: u32,
     end: ParentEnd,
     channel: FdChannel,
@@ -52,10 +53,11 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn new(path: Name, pid: u32, end: ParentEnd, channel: FdChannel) -> Self {
+    /// The line to a child that is not made yet.
+    pub(crate) fn new(path: Name, end: ParentEnd, channel: FdChannel) -> Self {
         Self {
             path,
-            pid,
+            pid: 0,
             end,
             channel,
             known: HashSet::new(),

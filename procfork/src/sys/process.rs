@@ -25,6 +25,13 @@ pub(crate) fn fork(_alone: &Alone) -> io::Result<Side> {
     Ok(Pid::new(pid).map_or(Side::Child, Side::ParentOf))
 }
 
+/// `unshare(CLONE_THREAD)`: whether the calling thread is the only one of its process. By unshare(2) the flag has no effect
+/// in a process with one thread, and is refused in one with several. False also where a sandbox refuses the call.
+pub(crate) fn has_one_thread() -> bool {
+    // SAFETY: this flag alone changes nothing; no memory is touched.
+    checked(unsafe { libc::unshare(libc::CLONE_THREAD) }).is_ok()
+}
+
 /// `kill(SIGKILL)` and `waitpid`: removes a child that was just made and is known by nobody yet.
 pub(crate) fn kill_and_reap(child: Pid) {
     // SAFETY: plain numbers; the child is not reaped, so that the number is its own.

@@ -1,11 +1,11 @@
 //! Starting a program, and being started as one.
 #![expect(unsafe_code, reason = "system calls; see the Safety section of `sys`")]
 
-use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_void};
+use std::ffi::{CStr, CString, OsString, c_char, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStringExt as _;
 
 use super::checked_number;
 use super::signals::Mask;
@@ -203,15 +203,12 @@ fn take_variable(name: &CStr) -> Option<OsString> {
     Some(value)
 }
 
-/// Puts a variable into the environment, for programs run later.
+/// `putenv()`: puts a variable, as `name=value`, into the environment, for programs run later.
 ///
 /// For a fresh child only: the process has one thread.
-pub(crate) fn set_variable(name: &CStr, value: &OsStr) {
-    let Ok(value) = CString::new(value.as_bytes()) else {
-        return; // An environment has no zero bytes.
-    };
-    // SAFETY: both end with a zero byte and are copied; no other thread exists.
-    unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) };
+pub(crate) fn put_variable(setting: CString) {
+    // SAFETY: it ends with a zero byte and is never freed; no other thread exists.
+    unsafe { libc::putenv(setting.into_raw()) };
 }
 
 /// Runs before `main` of every program that has this code in it: a look for one variable.
