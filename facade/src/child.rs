@@ -173,7 +173,10 @@ pub(crate) fn main(
         board,
         feed,
     } = outfit;
-    let end = mailbox.into_child();
+    // Whatever this process forks is no party to its own mailbox.
+    let end = mailbox
+        .keep_from_forks()
+        .and_then(|()| mailbox.into_child());
     let end = end.map_err(|error| control::chain(&error))?;
     board.note(StartPhase::Began);
     Voice::install(&seat.path, Arc::clone(&feed));

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A forked child finds mapped what its parent has mapped; its descriptors keep their numbers. The one thing that is its own, the
-//! mailbox, is inherited by it alone: the mapping is kept out of all forks but this one.
+//! mailbox, is inherited by it alone: the mapping is kept out of all forks but this one, and the child keeps it out of its own.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

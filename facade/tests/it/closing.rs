@@ -313,6 +313,46 @@ pub(crate) fn a_worker_holds_no_descriptor_of_a_sibling() {
     }
 }
 
+/// The mailboxes that a process has mapped, by inode.
+fn mapped_mailboxes(pid: u32) -> std::collections::BTreeSet<u64> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let mailboxes = maps.lines().filter(|line| line.contains("memfd:mailbox"));
+    let inodes = mailboxes.map(|line| line.split_whitespace().nth(4).unwrap().parse().unwrap());
+    inodes.collect()
+}
+
+/// A worker has its own mailbox mapped and those of its children: nothing of a sibling's, and nothing of what is above.
+pub(crate) fn a_worker_maps_no_mailbox_but_its_own_and_those_of_its_children() {
+    for mode in [StartMode::Fork, StartMode::Spawn] {
+        let below = builder(0, 2).name("below").start_mode(mode);
+        let node = builder(0, 2)
+            .worker(below)
+            .start_mode(mode)
+            .build()
+            .unwrap();
+        node.init().unwrap();
+        let tree = node.tree().unwrap();
+        let mut seen = std::collections::BTreeSet::new();
+        for worker in tree.flatten().iter().skip(1) {
+            let own = mapped_mailboxes(worker.pid);
+            assert_eq!(
+                own.len(),
+                1 + worker.children.len(),
+                "{mode:?} {}",
+                worker.path
+            );
+            if worker.children.is_empty() {
+                assert!(
+                    own.iter().all(|inode| seen.insert(*inode)),
+                    "{}",
+                    worker.path
+                );
+            }
+        }
+        node.close().unwrap();
+    }
+}
+
 /// Who reads what a program prints sees the end when the program was killed, although workers had the same stream.
 pub(crate) fn the_reader_of_a_killed_program_sees_the_end() {
     use std::io::Read as _;

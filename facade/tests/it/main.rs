@@ -69,6 +69,7 @@ procfork::testing::tests! {
     closing::a_deaf_child_costs_its_siblings_nothing,
     closing::a_caller_deaf_to_signals_has_workers_that_are_not,
     closing::a_worker_holds_no_descriptor_of_a_sibling,
+    closing::a_worker_maps_no_mailbox_but_its_own_and_those_of_its_children,
     closing::the_reader_of_a_killed_program_sees_the_end,
     closing::a_worker_dropped_with_a_run_in_progress_ends_its_tree_and_the_run_and_says_so,
     closing::a_tree_is_started_and_awaited_in_an_asynchronous_program,
