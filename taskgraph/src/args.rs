@@ -9,7 +9,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::buffer::BufferId;
+use crate::buffer::{BufferId, BufferKind};
 use crate::capture::scalar::{Origin, sealed::Parts};
 use crate::capture::{BoundaryScalar, IntoScalar};
 use crate::tensor::Tensor;
@@ -20,7 +20,7 @@ use crate::view::View;
 pub enum Tag {
     /// Reads it.
     Input,
-    /// Overwrites all of it without reading; the runtime may provide the backing.
+    /// Overwrites all of it without reading; the submit may provide the [backing](Tensor::unbacked).
     Output,
     /// Reads and writes it.
     InOut,
@@ -95,6 +95,10 @@ impl Access {
             && !untracked
             && self.buffer == other.buffer
             && self.view.overlaps(&other.view)
+    }
+
+    fn is_unbacked(&self) -> bool {
+        self.buffer.kind == BufferKind::Unbacked
     }
 
     fn writes_over(&self, other: &Access) -> bool {
@@ -273,6 +277,22 @@ pub enum ArgsError {
         /// The buffer.
         buffer: BufferId,
     },
+    /// The tensor has no memory yet, and only an output is given some.
+    #[error(
+        "argument {index} has no memory yet; name it as output of the task that makes it, before others use it"
+    )]
+    Unbacked {
+        /// Position among the tensor arguments.
+        index: usize,
+    },
+    /// The argument has memory already, or the new one has another shape or type.
+    #[error(
+        "argument {index} cannot be backed by such a tensor: it waits for none, or for another shape"
+    )]
+    NotBackable {
+        /// Position among the tensor arguments.
+        index: usize,
+    },
     /// Two arguments of one task write the same bytes, in no order.
     #[error("arguments {first} and {second} write overlapping bytes of {buffer}")]
     OverlappingWrites {
@@ -286,6 +306,9 @@ pub enum ArgsError {
 }
 
 /// The arguments of one task, checked as they are added.
+///
+/// An output may be a tensor [without memory](Tensor::unbacked), which
+/// [`Scheduler::submit_outputs`](crate::Scheduler::submit_outputs) allocates.
 ///
 /// ```
 /// use taskgraph::{BufferId, BufferKind, DType, Tag, TaskArgs, Tensor};
@@ -304,6 +327,7 @@ pub struct TaskArgs {
     tensors: SmallVec<[TensorArg; 3]>,
     accesses: SmallVec<[Access; 3]>,
     scalars: SmallVec<[ScalarArg; 4]>,
+    is_unbacked: bool,
 }
 
 impl TaskArgs {
@@ -370,30 +394,66 @@ impl TaskArgs {
         &self.accesses
     }
 
+    /// Whether an output waits for memory.
+    pub fn is_unbacked(&self) -> bool {
+        self.is_unbacked
+    }
+
+    /// Gives memory to an output without any: a row-major tensor of the same shape and type.
+    ///
+    /// # Errors
+    /// When the argument has memory, the tensors differ, or another argument writes the same bytes.
+    pub fn back(&mut self, index: usize, tensor: Tensor) -> Result<(), ArgsError> {
+        let found = self.tensors.get(index).filter(|arg| {
+            let old = &arg.tensor;
+            let is_alike = (old.dtype(), old.shape()) == (tensor.dtype(), tensor.shape());
+            is_alike && tensor.is_contiguous() && self.accesses[index].is_unbacked()
+        });
+        let tag = found.ok_or(ArgsError::NotBackable { index })?.tag;
+        self.checked_access(&tensor, tag, index)?;
+        self.replace(index, tensor);
+        Ok(())
+    }
+
+    /// Puts a tensor in the place of another, that no argument conflicts with.
+    pub(crate) fn replace(&mut self, index: usize, tensor: Tensor) {
+        let arg = &mut self.tensors[index];
+        arg.tensor = tensor;
+        self.accesses[index] = Access::new(&tensor, arg.tag);
+        self.is_unbacked = self.accesses.iter().any(Access::is_unbacked);
+    }
+
+    /// What inference will see of a tensor, when it may stand at this position.
+    fn checked_access(&self, tensor: &Tensor, tag: Tag, index: usize) -> Result<Access, ArgsError> {
+        let (access, buffer) = (Access::new(tensor, tag), tensor.buffer());
+        if tag.writes() && !buffer.kind.is_writable() {
+            return Err(ArgsError::ReadOnly { index, buffer });
+        }
+        if access.is_unbacked() && tag != Tag::Output {
+            return Err(ArgsError::Unbacked { index });
+        }
+        let others = self.accesses.iter().enumerate();
+        let mut others = others.filter(|(other, _)| *other != index);
+        match others.find(|(_, other)| access.writes_over(other)) {
+            None => Ok(access),
+            Some((other, _)) => Err(ArgsError::OverlappingWrites {
+                first: other.min(index),
+                second: other.max(index),
+                buffer,
+            }),
+        }
+    }
+
     fn add_tensor(
         &mut self,
         tensor: Tensor,
         tag: Tag,
         name: Option<Name>,
     ) -> Result<&mut TaskArgs, ArgsError> {
-        let (index, buffer) = (self.tensors.len(), tensor.buffer());
-        if tag.writes() && !buffer.kind.is_writable() {
-            return Err(ArgsError::ReadOnly { index, buffer });
-        }
-        let access = Access::new(&tensor, tag);
-        if let Some(first) = self
-            .accesses
-            .iter()
-            .position(|other| access.writes_over(other))
-        {
-            return Err(ArgsError::OverlappingWrites {
-                first,
-                second: index,
-                buffer,
-            });
-        }
+        let access = self.checked_access(&tensor, tag, self.tensors.len())?;
         self.tensors.push(TensorArg { tensor, tag, name });
         self.accesses.push(access);
+        self.is_unbacked |= access.is_unbacked();
         Ok(self)
     }
 

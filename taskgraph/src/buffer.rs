@@ -19,6 +19,8 @@ pub enum BufferKind {
     Shared = 3,
     /// Memory of one device; only its own worker reaches it.
     Device = 4,
+    /// No memory yet: an output that its submit gives memory to. Never crosses to another process.
+    Unbacked = 5,
 }
 
 impl BufferKind {
@@ -27,7 +29,7 @@ impl BufferKind {
         self as u32
     }
 
-    /// The kind with this wire code, or `None` for a code that was never given out.
+    /// The kind with this wire code, or `None` for a code that no descriptor may carry.
     pub const fn from_code(code: u32) -> Option<BufferKind> {
         match code {
             1 => Some(BufferKind::ForkShared),
@@ -51,6 +53,7 @@ impl fmt::Display for BufferKind {
             BufferKind::ForkPrivate => "fork-private",
             BufferKind::Shared => "shared",
             BufferKind::Device => "device",
+            BufferKind::Unbacked => "unbacked",
         })
     }
 }

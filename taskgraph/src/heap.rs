@@ -1,9 +1,10 @@
 //! Memory of intermediate tensors: who holds which part of which ring. Offsets only, no memory.
 //!
 //! There is a ring per scope depth, the last one for all deeper scopes. Blocks are given out one
-//! behind the other and come back in the same order: a block is reclaimed when nobody holds it and
-//! neither it nor any older block of its ring is held. It is held by the scope that it was
-//! allocated in, until that ends, and by every task that names it, until that ends.
+//! behind the other and come back in the same order: a block that nobody holds is reclaimed when all
+//! older blocks of its ring are, or all newer ones. It is held by the scope that it was allocated in,
+//! until that ends, and by every task that names it, until that ends. The second way is for scopes
+//! that share a ring: an inner scope does not keep its memory because an outer one keeps older.
 //!
 //! ```text
 //!        oldest block (tail)           newest block    head
@@ -15,10 +16,10 @@
 //! So bytes that are given out again never conflict with what they were before, and a tensor of a
 //! block that was reclaimed is told from one that is alive.
 //!
-//! **Running out.** Only the oldest block stands in the way. If a task holds it and its scope has
-//! ended, it will come back by itself: [`AllocError::Full`], try again when tasks have ended. If its
-//! scope is still open, nothing but the end of that scope brings it back, and whoever allocates is
-//! inside of it: [`AllocError::Exhausted`]. A request that is larger than its ring never fits:
+//! **Running out.** What only tasks hold, whose scopes have ended, comes back by itself. If the request
+//! fits then, it is [`AllocError::Full`]: try again when tasks have ended. If not, blocks of open scopes
+//! are in the way, nothing but the end of those scopes brings them back, and whoever allocates is
+//! inside of them: [`AllocError::Exhausted`]. A request that is larger than its ring never fits:
 //! [`AllocError::TooLarge`], at once.
 
 use std::collections::VecDeque;
@@ -65,7 +66,7 @@ pub enum AllocError {
     /// The memory comes back when tasks end: wait for one, then try again.
     #[error(
         "cannot allocate {requested} bytes now: {free} of {total} are free at depth {depth}, \
-         {blocker} still uses the oldest block; retry when it has ended"
+         {blocker} still uses what is in the way; retry when it has ended"
     )]
     Full {
         /// Bytes that were asked for.
@@ -76,13 +77,13 @@ pub enum AllocError {
         total: u64,
         /// Depth of the scope.
         depth: usize,
-        /// A task that holds the oldest block.
+        /// A task that holds a block in the way.
         blocker: TaskId,
     },
     /// The memory comes back only when a scope ends that is open now.
     #[error(
         "cannot allocate {requested} bytes: {free} of {total} are free at depth {depth}, and the \
-         oldest block belongs to {}, or give the ring more bytes", holder(*scope)
+         oldest block in the way belongs to {}, or give the ring more bytes", holder(*scope)
     )]
     Exhausted {
         /// Bytes that were asked for.
@@ -93,7 +94,7 @@ pub enum AllocError {
         total: u64,
         /// Depth of the scope.
         depth: usize,
-        /// Depth of the open scope that holds the oldest block.
+        /// Depth of the open scope that holds the oldest block in the way.
         scope: usize,
         /// A task that names that block, if one is live.
         task: Option<TaskId>,
@@ -132,8 +133,13 @@ pub(crate) struct Allocation {
     pub(crate) ring_bytes: u64,
 }
 
+/// Why there is no block, and which one is in the way, where one is.
+pub(crate) type Refusal = (AllocError, Option<BlockId>);
+
 /// A part of a ring.
+#[derive(Clone, Copy)]
 struct Block {
+    generation: u32,
     start: u64,
     end: u64,
     /// Depth of the scope that holds it, until that ends.
@@ -147,10 +153,10 @@ struct Block {
 
 struct Ring {
     spec: RingSpec,
-    /// Oldest first, all that were not reclaimed.
+    /// Oldest first, all that were not reclaimed. Generations ascend, with gaps where newer blocks went first.
     blocks: VecDeque<Block>,
-    /// Generation of the oldest block, or of the next one when there is none.
-    first: u32,
+    /// Generation of the next block.
+    next: u32,
 }
 
 /// All rings; none when intermediate tensors are not wanted.
@@ -166,7 +172,7 @@ impl Heap {
             Ring {
                 spec: RingSpec { bytes, ..spec },
                 blocks: VecDeque::new(),
-                first: 1,
+                next: 1,
             }
         };
         Heap {
@@ -184,21 +190,22 @@ impl Heap {
         bytes: u64,
         depth: usize,
         previous: Option<BlockId>,
-    ) -> Result<Allocation, AllocError> {
+    ) -> Result<Allocation, Refusal> {
         let index = depth.min(RINGS - 1);
-        let ring = self.rings.get_mut(index).ok_or(AllocError::NoHeap)?;
+        let none = (AllocError::NoHeap, None);
+        let ring = self.rings.get_mut(index).ok_or(none)?;
         let offset = ring.place(bytes).ok_or_else(|| ring.refuse(bytes, depth))?;
-        let end = offset + aligned(bytes);
-        let (scope, n_users, user) = (Some(depth), 0, None);
+        let generation = ring.next;
+        ring.next = ring.next.wrapping_add(1);
         ring.blocks.push_back(Block {
+            generation,
             start: offset,
-            end,
-            scope,
+            end: offset + aligned(bytes),
+            scope: Some(depth),
             previous,
-            n_users,
-            user,
+            n_users: 0,
+            user: None,
         });
-        let generation = ring.first.wrapping_add(ring.blocks.len() as u32 - 1);
         let id = BlockId {
             ring: index as u32,
             generation,
@@ -231,7 +238,8 @@ impl Heap {
             ring: index as u32,
             generation: buffer.generation,
         };
-        match self.rings[index].get(block) {
+        let ring = &self.rings[index];
+        match ring.position(block.generation).map(|at| &ring.blocks[at]) {
             Some(Block { scope: Some(_), .. }) => Ok(Some(block)),
             _ => Err(*buffer),
         }
@@ -256,25 +264,25 @@ impl Heap {
     /// A scope has ended that has allocated `newest` last.
     pub(crate) fn leave_scope(&mut self, mut newest: Option<BlockId>) {
         while let Some(block) = newest {
-            newest = self.get_mut(block).and_then(|found| {
-                found.scope = None;
-                found.previous
-            });
-            self.rings[block.ring as usize].reclaim();
+            newest = self.leave_block(block);
         }
     }
 
-    /// The oldest block of the ring of a depth, which is in the way of all others there.
-    pub(crate) fn oldest(&self, depth: usize) -> Option<BlockId> {
-        let index = depth.min(RINGS - 1);
-        let ring = self
-            .rings
-            .get(index)
-            .filter(|ring| !ring.blocks.is_empty())?;
-        Some(BlockId {
-            ring: index as u32,
-            generation: ring.first,
-        })
+    /// A scope does not want a block any more; the one that it allocated before it.
+    pub(crate) fn leave_block(&mut self, block: BlockId) -> Option<BlockId> {
+        let previous = self.get_mut(block).and_then(|found| {
+            found.scope = None;
+            found.previous
+        });
+        self.rings[block.ring as usize].reclaim();
+        previous
+    }
+
+    /// Whether a task uses a block.
+    pub(crate) fn is_used(&self, block: BlockId) -> bool {
+        let ring = &self.rings[block.ring as usize];
+        let found = ring.position(block.generation);
+        found.is_some_and(|at| ring.blocks[at].n_users > 0)
     }
 
     /// Says which task uses a block, after it turned out that the last one that came has ended.
@@ -286,15 +294,20 @@ impl Heap {
 
     fn get_mut(&mut self, block: BlockId) -> Option<&mut Block> {
         let ring = &mut self.rings[block.ring as usize];
-        let index = block.generation.wrapping_sub(ring.first);
-        ring.blocks.get_mut(index as usize)
+        let at = ring.position(block.generation)?;
+        ring.blocks.get_mut(at)
     }
 }
 
 impl Ring {
-    fn get(&self, block: BlockId) -> Option<&Block> {
-        self.blocks
-            .get(block.generation.wrapping_sub(self.first) as usize)
+    /// Where the block of a generation stands, if it was not reclaimed.
+    fn position(&self, generation: u32) -> Option<usize> {
+        let first = self.blocks.front()?.generation;
+        let age = |generation: u32| generation.wrapping_sub(first);
+        let found = self
+            .blocks
+            .binary_search_by_key(&age(generation), |block| age(block.generation));
+        found.ok()
     }
 
     /// Whether so many bytes fit in an empty ring.
@@ -302,13 +315,19 @@ impl Ring {
         bytes <= self.spec.bytes && aligned(bytes) <= self.spec.bytes
     }
 
-    /// Where a block of so many bytes fits: behind the newest one, else at the start of the ring.
+    /// Where a block of so many bytes fits now.
     fn place(&self, bytes: u64) -> Option<u64> {
+        self.place_beside(bytes, self.blocks.front().zip(self.blocks.back()))
+    }
+
+    /// Where a block of so many bytes fits when these are the oldest and the newest one: behind the newest one, else at
+    /// the start of the ring.
+    fn place_beside(&self, bytes: u64, ends: Option<(&Block, &Block)>) -> Option<u64> {
         if !self.can_hold(bytes) {
             return None;
         }
         let size = aligned(bytes);
-        let (Some(oldest), Some(newest)) = (self.blocks.front(), self.blocks.back()) else {
+        let Some((oldest, newest)) = ends else {
             return Some(0);
         };
         let (tail, head) = (oldest.start, newest.end);
@@ -321,8 +340,8 @@ impl Ring {
         (size <= tail).then_some(0)
     }
 
-    /// Why there is no place.
-    fn refuse(&self, requested: u64, depth: usize) -> AllocError {
+    /// Why there is no place, and which block is in the way.
+    fn refuse(&self, requested: u64, depth: usize) -> Refusal {
         let total = self.spec.bytes;
         let used: u64 = self
             .blocks
@@ -330,47 +349,62 @@ impl Ring {
             .map(|block| block.end - block.start)
             .sum();
         let free = total - used;
-        match self.blocks.front().filter(|_| self.can_hold(requested)) {
-            Some(&Block {
-                scope: Some(scope),
-                n_users,
-                user,
-                ..
-            }) => {
-                let task = user.filter(|_| n_users > 0);
-                AllocError::Exhausted {
-                    requested,
-                    free,
-                    total,
-                    depth,
-                    scope,
-                    task,
-                }
-            }
-            Some(&Block {
-                user: Some(blocker),
-                ..
-            }) => AllocError::Full {
+        if !self.can_hold(requested) {
+            let error = AllocError::TooLarge {
+                requested,
+                total,
+                depth,
+            };
+            return (error, None);
+        }
+        let (scope, block) = self.obstacle(requested);
+        let error = match (scope, block.user) {
+            (None, Some(blocker)) => AllocError::Full {
                 requested,
                 free,
                 total,
                 depth,
                 blocker,
             },
-            _ => AllocError::TooLarge {
+            (scope, user) => AllocError::Exhausted {
                 requested,
+                free,
                 total,
                 depth,
+                scope: scope.unwrap_or(0),
+                task: user.filter(|_| block.n_users > 0),
             },
+        };
+        let ring = depth.min(RINGS - 1) as u32;
+        let generation = block.generation;
+        (error, Some(BlockId { ring, generation }))
+    }
+
+    /// What is in the way of so many bytes: a block that only tasks hold, where the bytes fit once all such have come
+    /// back; else the oldest block of an open scope, and which scope that is. There is no place now, so there is a block.
+    fn obstacle(&self, bytes: u64) -> (Option<usize>, Block) {
+        let is_open = |block: &&Block| block.scope.is_some();
+        let oldest = self.blocks.iter().find(is_open);
+        let newest = self.blocks.iter().rev().find(is_open);
+        match oldest {
+            Some(open) if self.place_beside(bytes, oldest.zip(newest)).is_none() => {
+                (open.scope, *open)
+            }
+            _ => {
+                let (front, back) = (self.blocks[0], self.blocks[self.blocks.len() - 1]);
+                (None, if front.scope.is_none() { front } else { back })
+            }
         }
     }
 
-    /// Takes back the oldest blocks, as many as nobody holds.
+    /// Takes back what nobody holds at either end.
     fn reclaim(&mut self) {
         let is_free = |block: &Block| block.scope.is_none() && block.n_users == 0;
         while self.blocks.front().is_some_and(is_free) {
             self.blocks.pop_front();
-            self.first = self.first.wrapping_add(1);
+        }
+        while self.blocks.back().is_some_and(is_free) {
+            self.blocks.pop_back();
         }
     }
 }

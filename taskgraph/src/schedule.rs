@@ -24,6 +24,7 @@ mod feed;
 mod groups;
 mod lines;
 mod list;
+mod outputs;
 mod replay;
 mod runs;
 mod scopes;

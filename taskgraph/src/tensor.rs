@@ -12,7 +12,7 @@ use std::ops::Range;
 
 pub use raw::RawTensor;
 
-use crate::buffer::BufferId;
+use crate::buffer::{BufferId, BufferKind};
 use crate::dtype::DType;
 use crate::view::View;
 
@@ -171,6 +171,16 @@ impl Tensor {
     ) -> Result<Tensor, TensorError> {
         let (strides, rank) = (row_major(shape)?, shape.len());
         Tensor::strided(buffer, dtype, 0, shape, &strides[..rank], backing_bytes)
+    }
+
+    /// A row-major tensor of this shape without memory, for an argument that its submit gives memory to: see
+    /// [`Scheduler::submit_outputs`](crate::Scheduler::submit_outputs). Tensors of one `number` are the same one.
+    ///
+    /// # Errors
+    /// When the shape has too many dimensions or overflows.
+    pub fn unbacked(number: u64, dtype: DType, shape: &[u64]) -> Result<Tensor, TensorError> {
+        let buffer = BufferId::new(0, number, 0, BufferKind::Unbacked);
+        Tensor::contiguous(buffer, dtype, shape, bytes_of(dtype, shape)?)
     }
 
     /// A view with any positive strides (in elements), `byte_offset` bytes into the backing.
@@ -455,6 +465,13 @@ impl Tensor {
             .and_then(|bits| self.byte_offset.checked_add(bits.div_ceil(8)))
             .ok_or(TensorError::Overflow)
     }
+}
+
+/// Bytes of a row-major tensor.
+pub(crate) fn bytes_of(dtype: DType, shape: &[u64]) -> Result<u64, TensorError> {
+    let elements = shape.iter().try_fold(1u64, |n, &len| n.checked_mul(len));
+    let bits = elements.and_then(|n| n.checked_mul(dtype.bits()));
+    Ok(bits.ok_or(TensorError::Overflow)?.div_ceil(8))
 }
 
 /// Strides in elements of a row-major tensor. An empty dimension counts as one element here.

@@ -127,3 +127,55 @@ fn a_boundary_scalar_that_was_given_to_a_task_can_be_passed_on() {
     let eager = BoundaryScalar::eager(Scalar::I32(7));
     assert!(ScalarArg::of(eager).forwarded().is_none());
 }
+
+#[test]
+fn a_tensor_without_memory_is_an_output_and_nothing_else() {
+    let none = Tensor::unbacked(0, DType::F32, &[4]).unwrap();
+    for tag in [Tag::Input, Tag::InOut, Tag::OutputExisting, Tag::NoDep] {
+        let refused = TaskArgs::new().tensor(none, tag).map(|_| ());
+        assert_eq!(refused, Err(ArgsError::Unbacked { index: 0 }), "{tag:?}");
+    }
+    let mut args = TaskArgs::new();
+    args.tensor(none, Tag::Output).unwrap();
+    let twice = args.tensor(none, Tag::Output).map(|_| ());
+    assert!(
+        matches!(twice, Err(ArgsError::OverlappingWrites { .. })),
+        "{twice:?}"
+    );
+    assert!(args.is_unbacked());
+}
+
+#[test]
+fn an_output_is_backed_once_by_what_it_waits_for() {
+    let none = Tensor::unbacked(0, DType::F32, &[4]).unwrap();
+    let buffer = BufferId::new(1, 7, 0, BufferKind::Shared);
+    let real = |shape: &[u64]| Tensor::contiguous(buffer, DType::F32, shape, 64).unwrap();
+    let mut args = TaskArgs::new();
+    args.tensor(real(&[8]).slice(0, 4..8).unwrap(), Tag::Output)
+        .unwrap();
+    args.tensor(none, Tag::Output).unwrap();
+    assert_eq!(
+        args.back(1, real(&[2, 2])),
+        Err(ArgsError::NotBackable { index: 1 })
+    );
+    assert_eq!(
+        args.back(0, real(&[4])),
+        Err(ArgsError::NotBackable { index: 0 })
+    );
+    let over = real(&[8]).slice(0, 2..6).unwrap();
+    assert!(matches!(
+        args.back(1, over),
+        Err(ArgsError::OverlappingWrites {
+            first: 0,
+            second: 1,
+            ..
+        })
+    ));
+    assert!(args.is_unbacked());
+    args.back(1, real(&[4])).unwrap();
+    assert!(!args.is_unbacked());
+    assert_eq!(
+        args.back(1, real(&[4])),
+        Err(ArgsError::NotBackable { index: 1 })
+    );
+}

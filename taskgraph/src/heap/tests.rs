@@ -44,10 +44,9 @@ struct Live {
 /// Ends the scope of the block first, then its tasks.
 fn end_one(heap: &mut Heap, live: &mut Vec<Live>, at: usize) {
     let entry = &mut live[at];
-    if heap.rings[0]
-        .get(entry.block.id)
-        .is_some_and(|block| block.scope.is_some())
-    {
+    let ring = &heap.rings[0];
+    let at_place = ring.position(entry.block.id.generation);
+    if at_place.is_some_and(|at| ring.blocks[at].scope.is_some()) {
         heap.leave_scope(Some(entry.block.id));
     } else {
         heap.release(entry.block.id);
@@ -77,7 +76,7 @@ proptest! {
                         (0..users).for_each(|_| heap.hold(block.id, TASK));
                         live.push(Live { block, end, n_held: 1 + users });
                     }
-                    Err(error) => {
+                    Err((error, _)) => {
                         prop_assert!(!live.is_empty(), "an empty ring refused: {error}");
                     }
                 },
@@ -95,15 +94,76 @@ proptest! {
     }
 }
 
+fn alloc(heap: &mut Heap, bytes: u64, depth: usize) -> BlockId {
+    match heap.alloc(bytes, depth, None) {
+        Ok(block) => block.id,
+        Err((error, _)) => panic!("{error}"),
+    }
+}
+
+fn refusal(heap: &mut Heap, bytes: u64, depth: usize) -> AllocError {
+    let refused = heap.alloc(bytes, depth, None).err();
+    refused.expect("there is no room").0
+}
+
 #[test]
-fn a_newer_block_waits_for_the_older_one() {
+fn a_block_between_others_waits_for_those_on_one_side() {
     let mut heap = heap();
-    let first = heap.alloc(512, 0, None).map(|block| block.id).ok();
-    let second = heap.alloc(512, 0, None).map(|block| block.id).ok();
-    heap.leave_scope(second);
+    let blocks = [256, 256, 512].map(|bytes| alloc(&mut heap, bytes, 0));
+    heap.leave_scope(Some(blocks[1]));
     assert!(heap.alloc(64, 0, None).is_err());
-    heap.leave_scope(first);
-    assert!(heap.alloc(1024, 0, None).is_ok());
+    heap.leave_scope(Some(blocks[2]));
+    alloc(&mut heap, 768, 0);
+    heap.leave_scope(Some(blocks[0]));
+    alloc(&mut heap, 256, 0);
+}
+
+/// The ring of the deep scopes: an outer one keeps a block for as long as it is open.
+#[test]
+fn inner_scopes_use_the_rest_of_their_ring_again_and_again() {
+    let mut heap = heap();
+    let outer = alloc(&mut heap, 256, 3);
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        let inner = alloc(&mut heap, 700, 4);
+        assert!(
+            !seen.contains(&inner),
+            "a stale handle would be valid again"
+        );
+        seen.push(inner);
+        heap.leave_scope(Some(inner));
+    }
+    heap.leave_scope(Some(outer));
+    alloc(&mut heap, BYTES, 3);
+}
+
+#[test]
+fn waiting_is_advised_exactly_where_the_ends_of_tasks_bring_enough() {
+    let mut heap = heap();
+    let outer = alloc(&mut heap, 256, 3);
+    let inner = alloc(&mut heap, 700, 4);
+    heap.hold(inner, TASK);
+    heap.leave_scope(Some(inner));
+    let full = refusal(&mut heap, 768, 4);
+    assert!(
+        matches!(full, AllocError::Full { blocker: TASK, .. }),
+        "{full}"
+    );
+    let exhausted = refusal(&mut heap, 800, 4);
+    assert!(
+        matches!(
+            exhausted,
+            AllocError::Exhausted {
+                scope: 3,
+                task: None,
+                ..
+            }
+        ),
+        "{exhausted}"
+    );
+    heap.release(inner);
+    alloc(&mut heap, 768, 4);
+    heap.leave_scope(Some(outer));
 }
 
 #[test]
@@ -140,14 +200,13 @@ fn a_block_is_a_buffer_of_its_own() {
 fn giant_requests_are_refused_and_never_wrap_round() {
     let mut heap = heap();
     for bytes in [BYTES + 1, u64::MAX, u64::MAX - 62] {
-        let refused = heap.alloc(bytes, 0, None).map(|block| block.offset);
         assert_eq!(
-            refused,
-            Err(AllocError::TooLarge {
+            refusal(&mut heap, bytes, 0),
+            AllocError::TooLarge {
                 requested: bytes,
                 total: BYTES,
                 depth: 0
-            })
+            }
         );
     }
 }

@@ -14,7 +14,7 @@ use crate::dtype::DType;
 use crate::heap::{AllocError, BlockId};
 use crate::ids::{RunId, TaskId};
 use crate::slot::State;
-use crate::tensor::{Tensor, TensorError, row_major};
+use crate::tensor::{Tensor, bytes_of, row_major};
 
 /// The deepest that scopes nest inside of a run, not counting the run itself.
 pub const SCOPES_MAX: usize = 64;
@@ -126,81 +126,64 @@ impl Scheduler {
     /// for what helps.
     pub fn alloc(&mut self, run: RunId, dtype: DType, shape: &[u64]) -> Result<Tensor, AllocError> {
         self.runs.check_building(run)?;
+        let (strides, rank) = (row_major(shape)?, shape.len());
         let bytes = bytes_of(dtype, shape)?;
         let scopes = &mut self.runs.of_task(run.into()).scopes.open;
         let depth = scopes.len() - 1;
         let heap = &mut self.ledger.heap;
         let block = match heap.alloc(bytes, depth, scopes[depth].newest) {
             Ok(block) => block,
-            Err(error) => return Err(self.name_blocker(error, depth)),
+            Err((error, in_the_way)) => return Err(self.name_blocker(error, in_the_way)),
         };
         scopes[depth].newest = Some(block.id);
-        let (strides, rank) = (row_major(shape)?, shape.len());
-        let strides = &strides[..rank];
         Ok(Tensor::strided(
             block.buffer,
             dtype,
             block.offset,
             shape,
-            strides,
+            &strides[..rank],
             block.ring_bytes,
         )?)
     }
 
-    /// Makes sure that the task in the error is one that lives: the last one that came to use the block
-    /// may have ended before others.
-    fn name_blocker(&mut self, error: AllocError, depth: usize) -> AllocError {
-        let Some(oldest) = self.ledger.heap.oldest(depth) else {
-            return error;
+    /// Takes an [`alloc`](Scheduler::alloc) back: the newest one of the innermost scope, when no task has named it.
+    /// Of any other tensor it says `false`, and nothing has changed.
+    pub fn take_back(&mut self, run: RunId, tensor: &Tensor) -> bool {
+        let Ok(Some(block)) = self.ledger.heap.block(&tensor.buffer()) else {
+            return false;
         };
-        let named = match error {
+        let scopes = self
+            .runs
+            .get_mut(run)
+            .and_then(|run| run.scopes.open.last_mut());
+        match scopes.filter(|scope| scope.newest == Some(block)) {
+            Some(scope) if !self.ledger.heap.is_used(block) => {
+                scope.newest = self.ledger.heap.leave_block(block);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Makes sure that the task in the error is one that lives: the last one that came to use the block in the way
+    /// may have ended before others.
+    fn name_blocker(&mut self, mut error: AllocError, block: Option<BlockId>) -> AllocError {
+        let named = match &mut error {
             AllocError::Full { blocker, .. } => Some(blocker),
-            AllocError::Exhausted { task, .. } => task,
+            AllocError::Exhausted { task, .. } => task.as_mut(),
             _ => None,
         };
-        let Some(named) = named.filter(|task| !self.uses(task.slot, oldest)) else {
+        let Some((named, block)) = named.zip(block) else {
             return error;
         };
-        let user = self
-            .arena
-            .live_slots()
-            .find(|&slot| self.uses(slot, oldest));
-        let user = user.map_or(named, |slot| self.arena.id(slot));
-        self.ledger.heap.set_user(oldest, user);
-        match error {
-            AllocError::Full {
-                requested,
-                free,
-                total,
-                depth,
-                ..
-            } => AllocError::Full {
-                requested,
-                free,
-                total,
-                depth,
-                blocker: user,
-            },
-            AllocError::Exhausted {
-                requested,
-                free,
-                total,
-                depth,
-                scope,
-                ..
-            } => {
-                let task = Some(user);
-                AllocError::Exhausted {
-                    requested,
-                    free,
-                    total,
-                    depth,
-                    scope,
-                    task,
-                }
+        if !self.uses(named.slot, block) {
+            let mut slots = self.arena.live_slots();
+            if let Some(user) = slots.find(|&slot| self.uses(slot, block)) {
+                *named = self.arena.id(user);
+                self.ledger.heap.set_user(block, *named);
             }
-            other => other,
         }
+        error
     }
 
     fn uses(&self, slot: u32, block: BlockId) -> bool {
@@ -243,10 +226,4 @@ impl Scheduler {
         }
         self.arena[slot].records = records;
     }
-}
-
-fn bytes_of(dtype: DType, shape: &[u64]) -> Result<u64, TensorError> {
-    let elements = shape.iter().try_fold(1u64, |n, &len| n.checked_mul(len));
-    let bits = elements.and_then(|n| n.checked_mul(dtype.bits()));
-    Ok(bits.ok_or(TensorError::Overflow)?.div_ceil(8))
 }

@@ -58,6 +58,9 @@ pub struct TaskSpec<'a> {
     pub placement: Placement<'a>,
     /// What it touches.
     pub accesses: &'a [Access],
+    /// Whether an output waits for memory, which only [`Scheduler::submit_outputs`](crate::Scheduler::submit_outputs)
+    /// can submit.
+    pub is_unbacked: bool,
     /// Tasks that it follows in any case; one that has ended well counts as done.
     pub after: &'a [TaskId],
     /// Whether edges come from the accesses.
@@ -70,6 +73,7 @@ impl<'a> TaskSpec<'a> {
         TaskSpec {
             placement,
             accesses: &[],
+            is_unbacked: false,
             after: &[],
             inference: Inference::Automatic,
         }
@@ -79,6 +83,7 @@ impl<'a> TaskSpec<'a> {
     pub fn args(self, args: &'a TaskArgs) -> TaskSpec<'a> {
         TaskSpec {
             accesses: args.accesses(),
+            is_unbacked: args.is_unbacked(),
             ..self
         }
     }
@@ -309,6 +314,11 @@ pub enum SubmitError {
         /// The block.
         buffer: BufferId,
     },
+    /// An output waits for memory, which this submit does not give.
+    #[error(
+        "an output of the task has no memory yet; submit it with its outputs, or allocate it before"
+    )]
+    Unbacked,
     /// No such worker, or it is not of the kind that the placement names.
     #[error("{worker} is not a next-level worker of this scheduler")]
     NotNextLevel {

@@ -20,6 +20,9 @@ impl Scheduler {
     /// When the run is closed, all slots are in use, the placement cannot be met, or `after` names a
     /// task that never was. Nothing has changed then.
     pub fn submit(&mut self, run: RunId, spec: &TaskSpec<'_>) -> Result<TaskId, SubmitError> {
+        if spec.is_unbacked {
+            return Err(SubmitError::Unbacked);
+        }
         self.check(run, spec.after, spec.accesses.iter())?;
         let place = self.place(&spec.placement)?;
         let slot = self.take_slot(run, place);

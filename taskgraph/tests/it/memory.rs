@@ -249,3 +249,122 @@ fn a_manual_scope_switches_inference_off_inside() {
     assert_eq!(bench.dispatch(), [writer, manual]);
     assert_eq!(bench.ok(writer), [reader]);
 }
+
+/// A task that reads `input` and brings as many outputs of 256 bytes into being.
+fn making(input: Option<Tensor>, n_outputs: u64) -> TaskArgs {
+    let mut args = TaskArgs::new();
+    if let Some(input) = input {
+        args.tensor(input, Tag::Input).unwrap();
+    }
+    for number in 0..n_outputs {
+        let output = Tensor::unbacked(number, DType::U8, &[256]).unwrap();
+        args.tensor(output, Tag::Output).unwrap();
+    }
+    args
+}
+
+#[test]
+fn an_output_without_a_backing_is_allocated_by_its_submit_and_read_by_later_tasks() {
+    let mut bench = bench();
+    let spec = TaskSpec::new(Placement::On(bench.next_level[0]));
+    let mut args = making(None, 2);
+    let maker = bench
+        .graph
+        .submit_outputs(bench.run, &spec, &mut args)
+        .unwrap();
+    let made: Vec<_> = args.tensors().iter().map(|arg| arg.tensor).collect();
+    assert_eq!((made[0].byte_offset(), made[1].byte_offset()), (0, 256));
+    let reader = bench.task_on(1, made[1], Tag::Input).unwrap();
+    assert_eq!(bench.dispatch(), [maker]);
+    assert_eq!(bench.ok(maker), [reader]);
+}
+
+#[test]
+fn a_refused_submit_takes_its_outputs_back() {
+    let mut bench = bench();
+    let spec = TaskSpec::new(Placement::On(bench.next_level[0]));
+    let outside = bench.alloc(256).unwrap();
+    for (mut args, n_wanted) in [(making(Some(outside), 4), 4), (making(None, 4), 4)] {
+        let before = args.clone();
+        let refused = bench
+            .graph
+            .submit_outputs(bench.run, &spec, &mut args)
+            .unwrap_err();
+        assert!(
+            matches!(refused, AllocError::Exhausted { scope: 0, .. }),
+            "{n_wanted}: {refused}"
+        );
+        assert_eq!(args, before);
+    }
+    let nobody = TaskSpec::new(Placement::On(WorkerId(99)));
+    let mut args = making(None, 3);
+    let refused = bench
+        .graph
+        .submit_outputs(bench.run, &nobody, &mut args)
+        .unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            AllocError::Refused(SubmitError::NotNextLevel { .. })
+        ),
+        "{refused}"
+    );
+    // All of the memory is there.
+    bench
+        .graph
+        .submit_outputs(bench.run, &spec, &mut args)
+        .unwrap();
+}
+
+#[test]
+fn a_plain_submit_refuses_outputs_without_a_backing() {
+    let mut bench = bench();
+    let args = making(None, 1);
+    let spec = TaskSpec::new(Placement::On(bench.next_level[0])).args(&args);
+    assert_eq!(
+        bench.graph.submit(bench.run, &spec),
+        Err(SubmitError::Unbacked)
+    );
+    assert_eq!(bench.graph.n_live_tasks(), 0);
+}
+
+#[test]
+fn only_the_newest_tensor_that_nobody_named_is_taken_back() {
+    let mut bench = bench();
+    let (first, second) = (bench.alloc(512).unwrap(), bench.alloc(512).unwrap());
+    assert!(!bench.graph.take_back(bench.run, &first));
+    bench.task_on(0, second, Tag::Output).unwrap();
+    assert!(
+        !bench.graph.take_back(bench.run, &second),
+        "a task names it"
+    );
+    bench.begin_scope();
+    let inner = bench.alloc(1024).unwrap();
+    assert!(bench.graph.take_back(bench.run, &inner));
+    assert!(!bench.graph.take_back(bench.run, &inner), "it is gone");
+    bench.alloc(1024).unwrap();
+}
+
+/// All scopes from depth 3 on share a ring.
+#[test]
+fn an_inner_scope_is_not_starved_by_what_a_deep_outer_one_keeps() {
+    let mut bench = bench();
+    (0..3).for_each(|_| {
+        bench.begin_scope();
+    });
+    let outer = bench.alloc(128).unwrap();
+    for _ in 0..20 {
+        bench.begin_scope();
+        let inner = bench.alloc(800).unwrap();
+        let task = bench.task_on(0, inner, Tag::Output).unwrap();
+        bench.end_scope();
+        bench.dispatch();
+        let full = bench.alloc(800).unwrap_err();
+        assert!(
+            matches!(full, AllocError::Full { blocker, .. } if blocker == task),
+            "{full}"
+        );
+        bench.ok(task);
+    }
+    bench.task_on(0, outer, Tag::Output).unwrap();
+}
