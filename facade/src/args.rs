@@ -11,6 +11,7 @@ use crate::buffer::{Buffer, BufferCore, View};
 use crate::device_memory::DeviceBuffer;
 use crate::element::Element;
 use crate::error::{ArgError, SubmitError};
+use crate::fresh::{Fresh, FreshCore};
 use crate::orchestrator::TaskHandle;
 use crate::view::Grant;
 
@@ -24,6 +25,8 @@ pub(crate) enum Backing {
     Device(provenance::Span),
     /// Intermediate memory of a graph that is being recorded: there is none yet.
     Recorded,
+    /// Memory that comes with the submit of the task that names it as its output.
+    Fresh(Arc<FreshCore>),
 }
 
 /// A tensor and what stands behind it, as sealed traits hand them over.
@@ -38,7 +41,7 @@ impl Backing {
     pub(crate) fn id(&self) -> Option<BufferId> {
         match self {
             Backing::Shared(core) => Some(core.id()),
-            Backing::Device(_) | Backing::Recorded => None,
+            Backing::Device(_) | Backing::Recorded | Backing::Fresh(_) => None,
         }
     }
 
@@ -46,7 +49,7 @@ impl Backing {
     pub(crate) fn span(&self) -> Option<provenance::Span> {
         match self {
             Backing::Device(span) => Some(*span),
-            Backing::Shared(_) | Backing::Recorded => None,
+            Backing::Shared(_) | Backing::Recorded | Backing::Fresh(_) => None,
         }
     }
 }
@@ -93,8 +96,8 @@ mod precedes {
     }
 }
 
-/// Something that can be a tensor argument: a [`Buffer`], a [`View`] of one, a [`DeviceBuffer`], or an argument that is
-/// passed on ([`ArgTensor`]).
+/// Something that can be a tensor argument: a [`Buffer`], a [`View`] of one, a [`DeviceBuffer`], a tensor that a task brings
+/// into being ([`Fresh`]), or an argument that is passed on ([`ArgTensor`]).
 pub trait AsTensor: sealed::AsTensor {}
 
 impl<T: sealed::AsTensor> AsTensor for T {}
@@ -114,6 +117,13 @@ impl<T: Element> sealed::AsTensor for View<T> {
 impl<T: Element> sealed::AsTensor for DeviceBuffer<T> {
     fn parts(&self) -> Parts {
         Parts(*self.tensor(), Backing::Device(self.span()))
+    }
+}
+
+impl<T: Element> sealed::AsTensor for Fresh<T> {
+    fn parts(&self) -> Parts {
+        let (tensor, backing) = Fresh::parts(self);
+        Parts(tensor, backing)
     }
 }
 
@@ -153,7 +163,7 @@ impl ArgList {
         self.tensor(tensor, Tag::Input)
     }
 
-    /// A tensor that the task overwrites whole, without reading it.
+    /// A tensor that the task overwrites whole, without reading it. A [`Fresh`] one gets its memory with the submit.
     pub fn output(self, tensor: &impl AsTensor) -> Self {
         self.tensor(tensor, Tag::Output)
     }
@@ -201,6 +211,32 @@ impl ArgList {
             Err(fault) => self.fault = Some(fault),
         }
         self
+    }
+
+    /// Whether an output waits for memory.
+    pub(crate) fn is_unbacked(&self) -> bool {
+        self.args.is_unbacked()
+    }
+
+    /// The outputs that wait for memory, by position.
+    pub(crate) fn unbacked(&self) -> SmallVec<[(usize, Arc<FreshCore>); 2]> {
+        let fresh = |(at, backing): (usize, &Backing)| match backing {
+            Backing::Fresh(core) => Some((at, Arc::clone(core))),
+            _ => None,
+        };
+        self.backings.iter().enumerate().filter_map(fresh).collect()
+    }
+
+    /// Gives memory to one of them.
+    pub(crate) fn back(
+        &mut self,
+        at: usize,
+        tensor: Tensor,
+        backing: Backing,
+    ) -> Result<(), SubmitError> {
+        self.args.back(at, tensor).map_err(SubmitError::Args)?;
+        self.backings[at] = backing;
+        Ok(())
     }
 
     /// Tasks that this one follows in any case.

@@ -393,15 +393,6 @@ impl<T: Element> Clone for View<T> {
 }
 
 impl<T: Element> View<T> {
-    /// `tensor` lies in the memory of `core` and holds elements of `T`.
-    pub(crate) fn new(core: Arc<BufferCore>, tensor: Tensor) -> Self {
-        Self {
-            backing: Backing::Shared(core),
-            tensor,
-            element: PhantomData,
-        }
-    }
-
     fn with(&self, tensor: Tensor) -> Self {
         Self {
             backing: self.backing.clone(),
@@ -445,10 +436,10 @@ impl<T: Element> View<T> {
         Ok(self.with(self.tensor.reshape(&shape).map_err(BufferError::View)?))
     }
 
-    /// Intermediate memory of a graph while it is recorded.
-    pub(crate) fn recorded(tensor: Tensor) -> Self {
+    /// `tensor` lies in `backing` and holds elements of `T`.
+    pub(crate) fn backed(backing: Backing, tensor: Tensor) -> Self {
         Self {
-            backing: Backing::Recorded,
+            backing,
             tensor,
             element: PhantomData,
         }

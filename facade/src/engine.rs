@@ -36,6 +36,7 @@
 mod copies;
 mod core;
 mod guards;
+mod kept;
 mod lines;
 mod observer;
 mod pressure;
@@ -64,6 +65,7 @@ use crate::logs::Logs;
 pub(crate) use self::copies::{Busy, Copying, NotSubmitted};
 pub(crate) use self::core::{Core, DeviceUse, Hold, Job, JobOutcome, NewTask, Waiting};
 use self::guards::{ClaimedLines, HeldLines, Wanted};
+pub(crate) use self::kept::KeptRun;
 pub(crate) use self::lines::{Line, LineKind, Lines};
 pub(crate) use self::probe::ParentProbe;
 use self::probe::TreeProbe;

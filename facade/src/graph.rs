@@ -233,7 +233,7 @@ impl Orchestrator<'_> {
     /// What `body` returns, which leaves nothing recorded and nothing submitted at a first call; [`Error::Submit`],
     /// [`Error::Callable`] or [`Error::Buffer`] when the arguments are refused.
     #[track_caller]
-    pub fn graph<K, F>(&mut self, key: K, args: ArgList, body: F) -> Result<GraphHandle, Error>
+    pub fn graph<K, F>(&mut self, key: K, mut args: ArgList, body: F) -> Result<GraphHandle, Error>
     where
         K: Hash,
         F: Fn(&mut Orchestrator<'_>, &GraphArgs<'_, K>) -> Result<(), Error> + 'static,
@@ -251,15 +251,29 @@ impl Orchestrator<'_> {
             place: Location::caller(),
             inference: self.inference(),
         };
+        let outputs = self.back_outputs(std::iter::once(&mut args))?;
+        let id = GraphKey::of::<K, F>(&key, call.inference);
+        let submitted = self.run_graph(&id, &call, args);
+        self.keep_outputs(outputs, submitted)
+    }
+
+    fn run_graph<K, F>(
+        &mut self,
+        id: &GraphKey,
+        call: &Call<'_, K, F>,
+        args: ArgList,
+    ) -> Result<GraphHandle, Error>
+    where
+        F: Fn(&mut Orchestrator<'_>, &GraphArgs<'_, K>) -> Result<(), Error>,
+    {
         args.checked()?;
         if self.recording.is_some() {
-            return self.inlined(&call, &args);
+            return self.inlined(call, &args);
         }
-        let id = GraphKey::of::<K, F>(&key, call.inference);
-        match self.engine.graphs().begin(&id, &self.registry) {
-            Begin::Record(ticket) => self.recorded(ticket, &call, args),
-            Begin::Ready(cached) => self.replayed(&cached, &call, args),
-            Begin::Uncacheable => self.eager(&call, &args),
+        match self.engine.graphs().begin(id, &self.registry) {
+            Begin::Record(ticket) => self.recorded(ticket, call, args),
+            Begin::Ready(cached) => self.replayed(&cached, call, args),
+            Begin::Uncacheable => self.eager(call, &args),
         }
     }
 

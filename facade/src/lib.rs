@@ -28,12 +28,13 @@
 //! - **A worker and its tree**: [`Worker`], [`WorkerBuilder`], [`StartMode`], [`Platform`], [`Level`], [`State`], [`TreeNode`].
 //! - **What workers run**: [`ChipCallable`] with its [`Kernel`]s, host functions over [`Args`], orchestrations; each
 //!   registered once and named by a [`Handle`].
-//! - **Runs**: [`Orchestrator`] submits tasks with [`args`] to a [`Target`] ([`on`], [`any`]); [`RunHandle`] waits.
+//! - **Runs**: [`Orchestrator`] submits tasks with [`args`] to a [`Target`] ([`on`], [`any`]); [`RunHandle`] waits and
+//!   cancels; [`RunGraph`] shows what followed what, and what took the time.
 //! - **Graphs**: [`Orchestrator::graph`] records a body of tasks once and submits it as one task; [`GraphArgs`],
 //!   [`GraphStats`].
 //! - **What it does**: [`Worker::stats`], [`Worker::observe`] and [`Worker::take_trace`]; what workers log reaches your
 //!   own `tracing` subscriber.
-//! - **Data**: [`Buffer`] and its [`View`]s are shared by every process, [`DeviceBuffer`] lives on one chip over any number of
+//! - **Data**: [`Buffer`] and its [`View`]s are shared by every process, a [`Fresh`] tensor comes with its task, [`DeviceBuffer`] lives on one chip over any number of
 //!   runs, a [`Domain`] is shared by several chips; [`MemoryReport`] says how much there is.
 //! - **What goes wrong**: [`Error`], with the first cause, the worker's path, and the exact end of a process.
 //!
@@ -68,6 +69,7 @@ mod agreement;
 mod callable;
 mod graph;
 mod orchestrator;
+mod run_graph;
 mod run_handle;
 
 mod args;
@@ -77,6 +79,7 @@ mod desk;
 mod device_memory;
 mod domain;
 mod element;
+mod fresh;
 mod memory_report;
 mod view;
 
@@ -109,12 +112,14 @@ pub use error::{
     GraphFileError, MemoryError, Name, RunError, StartCause, StartError, StateError, SubmitError,
     TaskCause, WorkerDied,
 };
+pub use fresh::{Fresh, fresh};
 pub use graph::{GraphArgs, GraphHandle, GraphStats, How};
 pub use memory_report::{ChipMemory, DeviceUsage, MemoryReport};
 pub use observe::{Histogram, Observe, Stats, TaskTrace, Trace, WorkerLoad};
 pub use orchestrator::{Orchestrator, Target, TaskHandle, any, on};
 pub use progress::{StartPhase, StartProgress};
-pub use run_handle::RunHandle;
+pub use run_graph::{KeptGraph, RunGraph};
+pub use run_handle::{RunCanceller, RunHandle};
 pub use tree::{Role, TreeNode};
 pub use view::{HostView, HostViewMut};
 pub use worker::{Health, Worker};
@@ -131,5 +136,9 @@ pub use procfork::{ExitCause, Resource, Settings};
 pub use provenance::DevicePtr;
 pub use taskgraph::capture::{
     BoundaryScalar, DecodeError, FileError, IntoScalar, Mismatch, MismatchKind, NotRecordable,
+};
+pub use taskgraph::{
+    CriticalPath, Failure, GraphEdge, GraphNode, GraphTarget, GraphView, Profile, TaskEnd, TaskId,
+    WorkerId,
 };
 pub use taskgraph::{DType, Scalar, Tag, Tensor};

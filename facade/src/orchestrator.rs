@@ -4,6 +4,8 @@
 //! adds the task or returns an error and adds nothing. Tasks start as soon as they are ready, while the orchestration
 //! still submits others.
 
+mod outputs;
+mod own_run;
 mod scopes;
 mod submit;
 
@@ -140,20 +142,31 @@ impl<'e> Orchestrator<'e> {
     pub fn submit_next_level(
         &mut self,
         callable: &impl NextLevel,
-        args: ArgList,
+        mut args: ArgList,
         target: Target,
     ) -> Result<TaskHandle, Error> {
-        let callee = callable.target();
-        let suited = self.suited(&callee, target)?;
+        let outputs = self.back_outputs(std::iter::once(&mut args))?;
+        let submitted = self.submit_backed(&callable.target(), &args, target);
+        self.keep_outputs(outputs, submitted)
+    }
+
+    #[track_caller]
+    fn submit_backed(
+        &mut self,
+        callee: &Callee<'_>,
+        args: &ArgList,
+        target: Target,
+    ) -> Result<TaskHandle, Error> {
+        let suited = self.suited(callee, target)?;
         let (task_args, backings) = args.checked()?;
-        let suited = self.settle_on_device(&callee, backings, &suited)?;
+        let suited = self.settle_on_device(callee, backings, &suited)?;
         let placement = match *suited.as_slice() {
             [worker] => Placement::On(worker),
             _ => Placement::AnyOf(&suited),
         };
         let spec = TaskSpec::new(placement).args(task_args);
         let members = [(task_args, backings)];
-        self.submit(&callee, spec, args.order(), &members, &suited)
+        self.submit(callee, spec, args.order(), &members, &suited)
     }
 
     /// Submits one task that runs on several next-level workers at once, and completes once all have. Member `i` gets
@@ -168,12 +181,22 @@ impl<'e> Orchestrator<'e> {
     pub fn submit_next_level_group(
         &mut self,
         callable: &impl NextLevel,
-        members: Vec<(ArgList, Target)>,
+        mut members: Vec<(ArgList, Target)>,
     ) -> Result<TaskHandle, Error> {
-        let callee = callable.target();
-        let workers = self.place_members(&callee, &members)?;
+        let outputs = self.back_outputs(members.iter_mut().map(|(args, _)| args))?;
+        let submitted = self.submit_backed_group(&callable.target(), &members);
+        self.keep_outputs(outputs, submitted)
+    }
+
+    #[track_caller]
+    fn submit_backed_group(
+        &mut self,
+        callee: &Callee<'_>,
+        members: &[(ArgList, Target)],
+    ) -> Result<TaskHandle, Error> {
+        let workers = self.place_members(callee, members)?;
         self.submit_group(
-            &callee,
+            callee,
             Placement::Group(&workers),
             members.iter().map(|(args, _)| args),
             &workers,
@@ -189,7 +212,18 @@ impl<'e> Orchestrator<'e> {
     pub fn submit_sub(
         &mut self,
         function: &FunctionHandle,
-        args: ArgList,
+        mut args: ArgList,
+    ) -> Result<TaskHandle, Error> {
+        let outputs = self.back_outputs(std::iter::once(&mut args))?;
+        let submitted = self.submit_backed_sub(function, &args);
+        self.keep_outputs(outputs, submitted)
+    }
+
+    #[track_caller]
+    fn submit_backed_sub(
+        &mut self,
+        function: &FunctionHandle,
+        args: &ArgList,
     ) -> Result<TaskHandle, Error> {
         let callee = function.callee("function");
         self.registry.own(function)?;
@@ -209,7 +243,18 @@ impl<'e> Orchestrator<'e> {
     pub fn submit_sub_group(
         &mut self,
         function: &FunctionHandle,
-        members: Vec<ArgList>,
+        mut members: Vec<ArgList>,
+    ) -> Result<TaskHandle, Error> {
+        let outputs = self.back_outputs(members.iter_mut())?;
+        let submitted = self.submit_backed_sub_group(function, &members);
+        self.keep_outputs(outputs, submitted)
+    }
+
+    #[track_caller]
+    fn submit_backed_sub_group(
+        &mut self,
+        function: &FunctionHandle,
+        members: &[ArgList],
     ) -> Result<TaskHandle, Error> {
         let callee = function.callee("function");
         self.registry.own(function)?;

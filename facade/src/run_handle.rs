@@ -2,13 +2,16 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+
+use taskgraph::RunId;
 
 use crate::activity;
 use crate::engine::{Engine, RunCell};
 use crate::error::Error;
+use crate::run_graph::RunGraph;
 
 /// A run whose graph is built. Its tasks go on whether or not somebody waits; dropping the handle detaches the run.
 ///
@@ -17,6 +20,14 @@ use crate::error::Error;
 pub struct RunHandle {
     engine: Arc<Engine>,
     cell: Arc<RunCell>,
+    run: RunId,
+}
+
+/// Cancels one run, from any thread: see [`RunHandle::cancel`]. Keeps neither the run nor its worker.
+#[derive(Clone)]
+pub struct RunCanceller {
+    engine: Weak<Engine>,
+    run: RunId,
 }
 
 impl std::fmt::Debug for RunHandle {
@@ -28,8 +39,33 @@ impl std::fmt::Debug for RunHandle {
 }
 
 impl RunHandle {
-    pub(crate) fn new(engine: Arc<Engine>, cell: Arc<RunCell>) -> Self {
-        Self { engine, cell }
+    pub(crate) fn new(engine: Arc<Engine>, cell: Arc<RunCell>, run: RunId) -> Self {
+        Self { engine, cell, run }
+    }
+
+    /// Cancels the run: tasks that were not sent to a worker are dropped, those that were go on to their end, and then the
+    /// run is over. False when it is over already, and nothing has changed then.
+    ///
+    /// Waiters are told [`TaskCause::Cancelled`](crate::TaskCause::Cancelled) and how many tasks had completed and how many
+    /// never started, unless a task has failed, which is the cause then. Where every task had completed or was running
+    /// already there is nothing to tell: the run ends as it would have.
+    ///
+    /// A run behind others is over at once; those are not affected.
+    pub fn cancel(&self) -> bool {
+        cancel(&self.engine, self.run)
+    }
+
+    /// What cancels this run, to be given to another thread.
+    #[must_use]
+    pub fn canceller(&self) -> RunCanceller {
+        RunCanceller::new(Arc::downgrade(&self.engine), self.run)
+    }
+
+    /// The graph of the run when it is over, where its orchestration asked to
+    /// [keep it](crate::Orchestrator::keep_graph).
+    #[must_use]
+    pub fn graph(&self) -> Option<Arc<RunGraph>> {
+        self.cell.graph()
     }
 
     pub(crate) fn span(&self) -> tracing::Span {
@@ -72,6 +108,28 @@ impl RunHandle {
             .outcome()
             .map(|outcome| outcome.map_err(Error::from))
     }
+}
+
+impl RunCanceller {
+    pub(crate) fn new(engine: Weak<Engine>, run: RunId) -> Self {
+        Self { engine, run }
+    }
+
+    /// Cancels the run; false when it is over already. As [`RunHandle::cancel`].
+    pub fn cancel(&self) -> bool {
+        let engine = self.engine.upgrade();
+        engine.is_some_and(|engine| cancel(&engine, self.run))
+    }
+}
+
+impl std::fmt::Debug for RunCanceller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("RunCanceller").field(&self.run).finish()
+    }
+}
+
+fn cancel(engine: &Engine, run: RunId) -> bool {
+    engine.change(|core| core.cancel(run))
 }
 
 impl Future for RunHandle {

@@ -280,7 +280,7 @@ impl Worker {
         begin_build(&started.engine)?;
         let (run, cell) = started.engine.core().begin_run(Waiting::Detached);
         cell.keep(lease);
-        let handle = RunHandle::new(Arc::clone(&started.engine), cell);
+        let handle = RunHandle::new(Arc::clone(&started.engine), cell, run);
         let mut orchestrator = Orchestrator::new(&started.engine, &started.plan, run);
         let inside = handle.span();
         let built =
@@ -395,8 +395,10 @@ fn build<R>(
             task: "orchestration".to_owned(),
             worker: engine.path().to_string(),
             cause: TaskCause::Panicked(panic_message(&*payload)),
+            completed: 0,
             failed: 1,
             skipped: 0,
+            cancelled: 0,
         }
         .into())
     });

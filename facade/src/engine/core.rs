@@ -1,6 +1,7 @@
 //! What the lock `core` guards: the graph, what it knows nothing of (payloads, buffers, errors), and control jobs.
 
 mod failures;
+mod outcomes;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,15 +14,14 @@ use parking_lot::Mutex;
 use provenance::{Table, WorkerRef};
 use smallvec::SmallVec;
 use taskgraph::{
-    BufferId, Dispatch, Effect, RunId, RunOutcome, RunStatus, Scheduler, TaskEnd, TaskId, TaskSpec,
-    WorkerId,
+    BufferId, Dispatch, Effect, RunId, Scheduler, TaskEnd, TaskId, TaskSpec, WorkerId,
 };
 use tracing::Span;
 use tracing::field::Empty;
 
 use crate::buffer::{BufferCore, Use};
 use crate::control::{ControlReply, ControlRequest};
-use crate::error::{Name, RunError, TaskCause, WorkerDied};
+use crate::error::{Name, TaskCause, WorkerDied};
 use crate::wire::{self, Payload};
 
 use super::copies::{Copies, NotSubmitted};
@@ -337,6 +337,7 @@ impl Core {
             self.tasks.resize_with(slot + 1, || None);
         }
         let span = tracing::debug_span!("task", %callable, task = id.slot, worker = Empty);
+        self.observer.kept.submitted(run, id, &callable);
         self.tasks[slot] = Some(TaskRecord {
             run,
             callable,
@@ -355,11 +356,11 @@ impl Core {
         self.settle();
     }
 
-    /// Drops what has not started.
-    pub(crate) fn cancel(&mut self, run: RunId) {
-        // An error says that the run is over.
-        let _ = self.graph.cancel(run);
+    /// Drops what has not started; false when the run is over already.
+    pub(crate) fn cancel(&mut self, run: RunId) -> bool {
+        let found = self.graph.cancel(run).is_ok();
         self.settle();
+        found
     }
 
     pub(crate) fn has_detached_runs(&self) -> bool {
@@ -373,12 +374,12 @@ impl Core {
 
     /// A task lies in its worker's mailbox.
     pub(super) fn note_sent(&mut self, dispatch: &Dispatch, worker: &Name) {
-        let Some((record, _, node)) = self.record_of(dispatch.task) else {
+        let Some((record, task, node)) = self.record_of(dispatch.task) else {
             return;
         };
         record.span.record("worker", &**worker);
         let (callable, submitted_ns) = (record.callable_of(node), record.submitted_ns);
-        self.observer.sent(dispatch, &callable, submitted_ns);
+        self.observer.sent(dispatch, task, &callable, submitted_ns);
     }
 
     /// Who owns which device pointer.
@@ -519,23 +520,6 @@ impl Core {
         self.progress |= self.starving > 0;
     }
 
-    fn run_finished(&mut self, run: RunId) {
-        let status = self.graph.run_status(run);
-        let owed = self.runs.get(&run).map(|(cell, _)| cell.owed());
-        self.reclaim_after(run, owed);
-        if let Some((cell, waiting)) = self.runs.remove(&run) {
-            self.count_detached(waiting, -1);
-            if let Some(RunStatus::Done(outcome)) = status {
-                self.observer.run_ended(outcome.is_ok());
-                cell.finish(self.run_result(&outcome));
-            }
-        }
-        // The run is known, since it has just been reported.
-        let _ = self.graph.release_run(run);
-        self.forget_failures(run);
-        self.progress = true;
-    }
-
     /// Forgets the failures that no run can name as its cause any more: a run that was begun later than a failed one has
     /// ended may not depend on it.
     fn forget_failures(&mut self, ended: RunId) {
@@ -547,27 +531,5 @@ impl Core {
             kept.until
                 .is_none_or(|until| oldest.is_some_and(|oldest| oldest <= until))
         });
-    }
-
-    fn run_result(&self, outcome: &RunOutcome) -> Result<(), RunError> {
-        if outcome.is_ok() {
-            return Ok(());
-        }
-        let failure = outcome
-            .cause
-            .and_then(|task| self.failures.get(&task))
-            .map(|kept| kept.failure.clone());
-        let failure = failure.unwrap_or_else(|| TaskFailure {
-            callable: Name::from("run"),
-            worker: Arc::clone(&self.path),
-            cause: TaskCause::Cancelled,
-        });
-        Err(RunError {
-            task: failure.callable.to_string(),
-            worker: failure.worker.to_string(),
-            cause: failure.cause,
-            failed: outcome.failed,
-            skipped: outcome.skipped + outcome.cancelled,
-        })
     }
 }

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use smallvec::SmallVec;
-use taskgraph::{Dispatch, DispatchId, TaskEnd};
+use taskgraph::{Dispatch, DispatchId, TaskEnd, TaskId};
 
+use super::kept::Kept;
 use crate::error::Name;
 use crate::observe::{Observe, Stats, TaskTrace};
 
@@ -15,6 +16,8 @@ pub(crate) struct Observer {
     stats: Stats,
     lines: Vec<LineCount>,
     trace: Vec<TaskTrace>,
+    /// The runs whose graphs are kept.
+    pub(crate) kept: Kept,
 }
 
 /// What one child has to do.
@@ -45,6 +48,7 @@ impl Observer {
             stats: Stats::default(),
             lines: Vec::new(),
             trace: Vec::new(),
+            kept: Kept::default(),
         }
     }
 
@@ -99,9 +103,20 @@ impl Observer {
         *counter += 1;
     }
 
-    /// A member of a task lies in its worker's mailbox. `submitted_ns` is what [`Observer::submitted`] gave.
-    pub(super) fn sent(&mut self, dispatch: &Dispatch, callable: &Name, submitted_ns: Option<u64>) {
+    /// A member of a task, or of a node of a graph task, lies in its worker's mailbox. `submitted_ns` is what
+    /// [`Observer::submitted`] gave.
+    pub(super) fn sent(
+        &mut self,
+        dispatch: &Dispatch,
+        task: TaskId,
+        callable: &Name,
+        submitted_ns: Option<u64>,
+    ) {
         self.stats.sent += 1;
+        if self.kept.keeps(dispatch.run) {
+            let now = self.now();
+            self.kept.sent(dispatch, task, now);
+        }
         let now = submitted_ns.map(|at| (at, self.now()));
         let line = dispatch.worker.0 as usize;
         if self.lines.len() <= line {
@@ -126,6 +141,10 @@ impl Observer {
     }
 
     pub(super) fn accepted(&mut self, line: usize, dispatch: DispatchId) {
+        if self.kept.is_on() {
+            let now = self.now();
+            self.kept.accepted(dispatch, now);
+        }
         if self.level > Observe::Counters {
             let now = self.now();
             let flights = self.lines.get_mut(line).map(|count| &mut count.flights);
@@ -137,6 +156,10 @@ impl Observer {
     }
 
     pub(super) fn done(&mut self, line: usize, dispatch: DispatchId, is_ok: bool) {
+        if self.kept.is_on() {
+            let now = self.now();
+            self.kept.done(dispatch, now);
+        }
         let Some(count) = self.lines.get_mut(line) else {
             return;
         };
@@ -171,6 +194,10 @@ impl Observer {
 
     /// The child on this line answers no more.
     pub(super) fn lost(&mut self, line: usize) {
+        if self.kept.is_on() {
+            let now = self.now();
+            self.kept.lost(line, now);
+        }
         if let Some(count) = self.lines.get_mut(line) {
             count.in_flight = 0;
             for flight in std::mem::take(&mut count.flights) {

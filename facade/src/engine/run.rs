@@ -10,11 +10,14 @@ use tracing::Span;
 
 use super::reclaim::Owed;
 use crate::error::{Error, RunError};
+use crate::run_graph::RunGraph;
 
 /// What becomes of a run: nothing yet, or its one outcome for ever.
 #[derive(Debug)]
 pub(crate) struct RunCell {
     outcome: OnceLock<Result<(), RunError>>,
+    /// Where somebody asked for it.
+    graph: OnceLock<Arc<RunGraph>>,
     done: AtomicBool,
     wakers: Mutex<Vec<Waker>>,
     /// Keeps the worker from being torn down under the run, whether or not somebody waits for it.
@@ -30,6 +33,7 @@ impl RunCell {
     pub(crate) fn new(span: Span) -> Self {
         Self {
             outcome: OnceLock::new(),
+            graph: OnceLock::new(),
             done: AtomicBool::new(false),
             wakers: Mutex::default(),
             lease: Mutex::default(),
@@ -55,6 +59,17 @@ impl RunCell {
 
     pub(crate) fn outcome(&self) -> Option<Result<(), RunError>> {
         self.outcome.get().cloned()
+    }
+
+    /// The graph of a run that is over, where it was kept.
+    pub(crate) fn graph(&self) -> Option<Arc<RunGraph>> {
+        self.graph.get().cloned()
+    }
+
+    /// Before the run is over.
+    pub(crate) fn keep_graph(&self, graph: RunGraph) {
+        // A run ends once, so there is none before.
+        let _ = self.graph.set(Arc::new(graph));
     }
 
     /// Keeps a lease until the run is over.

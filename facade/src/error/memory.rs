@@ -35,6 +35,11 @@ pub enum BufferError {
         "use intermediate memory of a recorded graph outside of it: it exists in replays only; allocate it where it is used"
     )]
     Recorded,
+    /// No task was submitted yet that brings the tensor into being.
+    #[error(
+        "use a fresh tensor: it has no memory yet; submit the task first that names it as its output"
+    )]
+    Unbacked,
     /// The view does not fit its buffer.
     #[error("make a view of a buffer: {0}")]
     View(TensorError),

@@ -154,7 +154,7 @@ pub enum SubmitError {
         /// The callable.
         callable: Name,
     },
-    /// The tree it was submitted to is gone.
+    /// The run was cancelled, by its owner or because its tree is gone.
     #[error("submit `{callable}`: the run has been cancelled")]
     Cancelled {
         /// The callable.
@@ -162,21 +162,40 @@ pub enum SubmitError {
     },
 }
 
-/// A run failed. The first root cause, and what followed from it.
+/// A run failed, or was cancelled. The first root cause, and what followed from it.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("run task `{task}` on `{worker}`: {}{}", told(cause, worker), followed(*failed, *skipped))]
+#[error("{}", run_text(task, worker, cause, &[*completed, *failed, *skipped, *cancelled]))]
 #[non_exhaustive]
 pub struct RunError {
-    /// The callable of the task that failed first.
+    /// The callable of the task that failed first; `run` where none has.
     pub task: String,
     /// Path of the worker that it ran on.
     pub worker: String,
-    /// Why it failed.
+    /// Why it failed: [`TaskCause::Cancelled`] where no task has, and the run was cancelled.
     pub cause: TaskCause,
+    /// Tasks that ended well.
+    pub completed: u64,
     /// Tasks that failed by themselves, this one included.
     pub failed: u64,
-    /// Tasks that were skipped, because they depended on a failed one or the run was cancelled.
+    /// Tasks that were skipped, because they depended on a failed one.
     pub skipped: u64,
+    /// Tasks that never started, because the run was cancelled.
+    pub cancelled: u64,
+}
+
+fn run_text(task: &str, worker: &str, cause: &TaskCause, counts: &[u64; 4]) -> String {
+    let &[completed, failed, skipped, cancelled] = counts;
+    if matches!(cause, TaskCause::Cancelled) && failed == 0 {
+        return format!(
+            "run on `{worker}`: cancelled; {completed} tasks had completed, {cancelled} never started"
+        );
+    }
+    let dropped = match cancelled {
+        0 => String::new(),
+        cancelled => format!("; the run was cancelled, {cancelled} tasks never started"),
+    };
+    let (told, followed) = (told(cause, worker), followed(failed, skipped));
+    format!("run task `{task}` on `{worker}`: {told}{followed}{dropped}")
 }
 
 /// A cause without what the message in front of it has said already.
@@ -214,7 +233,7 @@ pub enum TaskCause {
     /// The orchestration panicked in the submitting process.
     #[error("panicked: {0}")]
     Panicked(String),
-    /// The run was cancelled, because the worker above is closing or gone.
+    /// The run was cancelled before all of its tasks had started.
     #[error("cancelled")]
     Cancelled,
 }

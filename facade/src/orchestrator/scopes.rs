@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use taskgraph::{AllocError, Inference, TaskId};
+use taskgraph::{AllocError, DType, Inference, TaskId, Tensor};
 
 use super::{Orchestrator, byte_size};
+use crate::args::Backing;
 use crate::buffer::View;
 use crate::element::Element;
 use crate::engine::Core;
@@ -28,17 +29,40 @@ impl Orchestrator<'_> {
     /// it would need; the error says which, and names a task that uses it. Also when the machine has no memory left.
     pub fn alloc<T: Element>(&mut self, n_elements: usize) -> Result<View<T>, Error> {
         byte_size::<T>(n_elements)?;
+        let (tensor, backing) = self.allocate(T::DTYPE, n_elements as u64)?;
+        Ok(View::backed(backing, tensor))
+    }
+
+    /// A tensor in memory of the innermost scope, and that memory.
+    pub(super) fn allocate(
+        &mut self,
+        dtype: DType,
+        n_elements: u64,
+    ) -> Result<(Tensor, Backing), Error> {
         if let Some(recording) = &mut self.recording {
-            let tensor = recording.alloc(T::DTYPE, n_elements as u64)?;
-            return Ok(View::recorded(tensor));
+            let tensor = recording.alloc(dtype, n_elements)?;
+            return Ok((tensor, Backing::Recorded));
         }
-        let shape = [n_elements as u64];
         let is_full = |error: &AllocError| matches!(error, AllocError::Full { .. });
-        let allocated = self
-            .engine
-            .attempt(is_full, |core| core.graph.alloc(self.run, T::DTYPE, &shape));
+        let allocated = self.engine.attempt(is_full, |core| {
+            core.graph.alloc(self.run, dtype, &[n_elements])
+        });
         let tensor = allocated.map_err(|source| self.not_allocated(source))?;
-        Ok(View::new(self.engine.back(&tensor)?, tensor))
+        match self.engine.back(&tensor) {
+            Ok(core) => Ok((tensor, Backing::Shared(core))),
+            Err(error) => {
+                self.unallocate(&tensor);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes an allocation back that no task names, the newest of its scope.
+    pub(super) fn unallocate(&mut self, tensor: &Tensor) {
+        // A recording has no memory; there, and in a run that was cancelled meanwhile, there is nothing to take back.
+        if self.recording.is_none() {
+            self.engine.core().graph.take_back(self.run, tensor);
+        }
     }
 
     /// Calls `body` in a scope: intermediate tensors that it allocates are its own, and their memory comes back when it

@@ -170,6 +170,7 @@ impl Orchestrator<'_> {
                     });
                 }
                 Backing::Recorded => return Err(BufferError::Recorded.into()),
+                Backing::Fresh(_) => return Err(BufferError::Unbacked.into()),
             }
         }
         if spans.is_empty() {

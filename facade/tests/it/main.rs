@@ -6,6 +6,7 @@
 mod support;
 
 mod buffers;
+mod cancelling;
 mod closing;
 mod collectives;
 mod death;
@@ -13,6 +14,7 @@ mod device_pointers;
 mod domain_ends;
 mod domains;
 mod failures;
+mod fresh_tensors;
 mod graph_reuse;
 mod graphs;
 mod groups;
@@ -22,6 +24,7 @@ mod memory;
 mod nested;
 mod pressure;
 mod registration;
+mod run_graphs;
 mod runs;
 mod settings;
 mod start;
@@ -207,5 +210,22 @@ procfork::testing::tests! {
     graph_reuse::a_group_is_a_node_like_any_other,
     graph_reuse::a_graph_in_a_manual_scope_is_another_graph_than_outside_of_one,
     graph_reuse::an_output_that_a_body_writes_in_part_is_refused_and_eager_calls_give_memory_back,
+    cancelling::what_runs_goes_on_and_what_waits_is_dropped_and_counted,
+    cancelling::a_run_behind_another_is_over_at_once_and_the_other_goes_on,
+    cancelling::an_orchestration_that_cancels_itself_submits_no_more,
+    cancelling::a_run_that_its_thread_waits_for_is_cancelled_by_another_thread,
+    cancelling::a_cancel_that_races_with_the_end_leaves_nothing_uncounted,
+    cancelling::a_failure_before_the_cancel_is_the_cause,
+    cancelling::a_replayed_graph_stops_between_its_nodes,
+    cancelling::a_run_whose_handle_is_dropped_goes_on,
+    fresh_tensors::a_chain_of_them_carries_values_in_bounded_memory,
+    fresh_tensors::a_task_of_a_chip_and_a_group_bring_some_into_being_too,
+    fresh_tensors::a_graph_writes_one_and_its_body_makes_others,
+    fresh_tensors::a_refused_submit_gives_the_memory_back_and_the_tensor_can_be_made_later,
+    fresh_tensors::one_without_memory_is_an_output_or_an_error_that_says_so,
+    fresh_tensors::deep_scopes_use_their_part_of_a_shared_ring_again_and_again,
+    run_graphs::a_kept_graph_has_names_edges_ends_times_and_its_critical_path,
+    run_graphs::a_failed_and_a_cancelled_run_leave_their_graphs_too,
+    run_graphs::a_replayed_graph_is_one_node_with_the_time_of_all_of_its_tasks,
     texts::errors_read_as_written,
 }

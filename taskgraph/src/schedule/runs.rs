@@ -42,6 +42,11 @@ impl Run {
         !self.is_sealed && !self.is_cancelled
     }
 
+    fn cancel(&mut self) {
+        self.outcome.cut_short |= self.is_open();
+        self.is_cancelled = true;
+    }
+
     /// Whether no task is left and none can come.
     fn is_exhausted(&self) -> bool {
         !self.is_open() && self.n_live == 0
@@ -140,10 +145,7 @@ impl Runs {
     }
 
     pub(super) fn cancel(&mut self, run: RunId) -> bool {
-        let found = self
-            .unfinished(run)
-            .map(|run| run.is_cancelled = true)
-            .is_some();
+        let found = self.unfinished(run).map(Run::cancel).is_some();
         self.close_built();
         found
     }

@@ -245,12 +245,14 @@ pub struct RunOutcome {
     pub skipped: u64,
     /// Tasks that were dropped because the run was cancelled.
     pub cancelled: u64,
+    /// Whether it was cancelled before it was sealed: more tasks might have come.
+    pub cut_short: bool,
 }
 
 impl RunOutcome {
-    /// Whether every task ended well.
+    /// Whether every task ended well, and none was kept from coming.
     pub fn is_ok(&self) -> bool {
-        self.failed + self.skipped + self.cancelled == 0
+        self.failed + self.skipped + self.cancelled == 0 && !self.cut_short
     }
 }
 
