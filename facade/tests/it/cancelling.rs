@@ -209,7 +209,7 @@ pub(crate) fn a_failure_before_the_cancel_is_the_cause() {
     drop(held);
     let error = failure(run.wait());
     assert_eq!(counts(&error), [0, 1, 0, 2]);
-    insta::assert_snapshot!(error, @"run task `bad` on `node/sub0`: failed: no; the run was cancelled, 2 tasks never started");
+    insta::assert_snapshot!(error, @"run task `bad` on `node/sub0`: no; the run was cancelled, 2 tasks never started");
     node.close().unwrap();
 }
 
