@@ -12,7 +12,7 @@ fn at_a_gate(gate: &Gate) -> (Worker, facade::FunctionHandle, facade::FunctionHa
     let inside = gate.clone();
     let hold = node
         .register_fn("hold", move |_| {
-            inside.pass();
+            inside.stand();
             Ok(())
         })
         .unwrap();
@@ -190,7 +190,7 @@ pub(crate) fn a_failure_before_the_cancel_is_the_cause() {
     let inside = gate.clone();
     let bad = node
         .register_fn("bad", move |_: &Args| -> TaskResult {
-            inside.pass();
+            inside.stand();
             Err("no".into())
         })
         .unwrap();

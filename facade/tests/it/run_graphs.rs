@@ -11,7 +11,7 @@ pub(crate) fn a_kept_graph_has_names_edges_ends_times_and_its_critical_path() {
     let inside = gate.clone();
     let slow = node
         .register_fn("slow", move |_| {
-            inside.pass();
+            inside.stand();
             Ok(())
         })
         .unwrap();

@@ -131,7 +131,12 @@ impl Gate {
 }
 
 impl Gate {
-    /// Blocks until somebody stands at the gate, which opens when the result is dropped.
+    /// Blocks until the result of [`reader_is_there`](Gate::reader_is_there) is dropped. In the worker.
+    pub(crate) fn stand(&self) {
+        fs::read(&self.path).expect("the gate's pipe");
+    }
+
+    /// Blocks until somebody [stands](Gate::stand) at the gate, which opens when the result is dropped.
     pub(crate) fn reader_is_there(&self) -> fs::File {
         let gate = fs::OpenOptions::new().write(true).open(&self.path);
         gate.expect("the gate's pipe")
