@@ -179,7 +179,9 @@ impl ArgList {
         self.tensor(tensor, Tag::OutputExisting)
     }
 
-    /// A tensor that the graph must not order by. The caller orders it by other means.
+    /// A tensor that the graph must not order by: the caller orders it by other means, such as
+    /// [`after`](ArgList::after), and promises that nobody else writes meanwhile what this task reads, nor touches what it
+    /// writes. The task may read or write it; a chip gets a copy of it, and what it leaves is copied back.
     pub fn no_dep(self, tensor: &impl AsTensor) -> Self {
         self.tensor(tensor, Tag::NoDep)
     }

@@ -93,12 +93,31 @@ pub(crate) enum Body {
     Orchestration(Arc<NodeFunction>),
 }
 
-impl Body {
-    pub(crate) fn kind(&self) -> &'static str {
+/// Which of the three a callable is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallableKind {
+    Chip,
+    Function,
+    Orchestration,
+}
+
+impl CallableKind {
+    /// As messages call it.
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Body::Chip(_) => "chip callable",
-            Body::Function(_) => "function",
-            Body::Orchestration(_) => "orchestration",
+            CallableKind::Chip => "chip callable",
+            CallableKind::Function => "function",
+            CallableKind::Orchestration => "orchestration",
+        }
+    }
+}
+
+impl Body {
+    pub(crate) fn kind(&self) -> CallableKind {
+        match self {
+            Body::Chip(_) => CallableKind::Chip,
+            Body::Function(_) => CallableKind::Function,
+            Body::Orchestration(_) => CallableKind::Orchestration,
         }
     }
 
@@ -109,7 +128,7 @@ impl Body {
             Body::Function(_) | Body::Orchestration(_) => {
                 let mut hash = Sha256::new();
                 hash.update(b"facade callable 1\0");
-                hash.update(self.kind());
+                hash.update(self.kind().name());
                 hash.update(b"\0");
                 hash.update(name);
                 Digest(hash.finalize().into())
@@ -164,7 +183,7 @@ impl Registry {
     ) -> Result<Handle<K>, CallableError> {
         let kind = body.kind();
         if name.is_empty() {
-            return Err(CallableError::NoName { kind });
+            return Err(CallableError::NoName { kind: kind.name() });
         }
         if self
             .entries
@@ -172,7 +191,7 @@ impl Registry {
             .any(|entry| &*entry.name == name && entry.body.kind() == kind)
         {
             return Err(CallableError::NameTwice {
-                kind,
+                kind: kind.name(),
                 name: name.to_owned(),
             });
         }
@@ -251,13 +270,13 @@ impl Registry {
     pub(crate) fn named<K>(
         &self,
         name: &str,
-        kind: &'static str,
+        kind: CallableKind,
     ) -> Result<Handle<K>, CallableError> {
         let wanted = |entry: &&Entry| &*entry.name == name && entry.body.kind() == kind;
         let mut entries = self.entries.iter();
         let found = entries.find(|(_, entry)| wanted(entry));
         let (digest, entry) = found.ok_or_else(|| CallableError::Unknown {
-            kind,
+            kind: kind.name(),
             name: name.to_owned(),
         })?;
         Ok(Handle {
@@ -270,16 +289,20 @@ impl Registry {
 
     /// The entry of a handle, when the handle was made by this tree.
     pub(crate) fn own<K>(&self, handle: &Handle<K>) -> Result<&Entry, CallableError> {
-        self.own_callee(&handle.callee(""))
+        self.owned(handle.tree, &handle.digest, &handle.name)
     }
 
     /// As [`Registry::own`], for a handle whose kind is not in the type any more.
     pub(crate) fn own_callee(&self, callee: &Callee<'_>) -> Result<&Entry, CallableError> {
-        let name = || Arc::clone(callee.name);
-        if callee.tree != self.tree {
+        self.owned(callee.tree, callee.digest, callee.name)
+    }
+
+    fn owned(&self, tree: u64, digest: &Digest, name: &Name) -> Result<&Entry, CallableError> {
+        let name = || Arc::clone(name);
+        if tree != self.tree {
             return Err(CallableError::Foreign { name: name() });
         }
-        let entry = self.entries.get(callee.digest);
+        let entry = self.entries.get(digest);
         entry.ok_or_else(|| CallableError::Gone { name: name() })
     }
 
@@ -319,11 +342,11 @@ pub struct Callee<'a> {
     pub(crate) digest: &'a Digest,
     pub(crate) name: &'a Name,
     pub(crate) tree: u64,
-    pub(crate) kind: &'static str,
+    pub(crate) kind: CallableKind,
 }
 
 impl<K> Handle<K> {
-    pub(crate) fn callee(&self, kind: &'static str) -> Callee<'_> {
+    pub(crate) fn callee(&self, kind: CallableKind) -> Callee<'_> {
         Callee {
             digest: &self.digest,
             name: &self.name,
@@ -338,13 +361,13 @@ impl sealed::NextLevel for OrchestrationHandle {}
 
 impl NextLevel for ChipHandle {
     fn target(&self) -> Callee<'_> {
-        self.callee("chip callable")
+        self.callee(CallableKind::Chip)
     }
 }
 
 impl NextLevel for OrchestrationHandle {
     fn target(&self) -> Callee<'_> {
-        self.callee("orchestration")
+        self.callee(CallableKind::Orchestration)
     }
 }
 

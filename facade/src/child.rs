@@ -279,7 +279,7 @@ impl Child {
         let args = self.imports.args(&claimed, &adopt).map_err(|reason| {
             let operation = format!(
                 "take the arguments of {} `{}`",
-                entry.body.kind(),
+                entry.body.kind().name(),
                 entry.name
             );
             RemoteError::new(FaultKind::Arguments, path, operation, reason)
@@ -434,7 +434,7 @@ const CHANGE: &str = "change its callables";
 
 /// A role was sent a callable of a kind that it does not run. The parent checks before it sends.
 fn wrong_kind(path: &str, entry: &Entry, runs: &str) -> RemoteError {
-    let operation = format!("run {} `{}`", entry.body.kind(), entry.name);
+    let operation = format!("run {} `{}`", entry.body.kind().name(), entry.name);
     RemoteError::new(
         FaultKind::Arguments,
         path,

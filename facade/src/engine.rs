@@ -467,7 +467,10 @@ impl Engine {
         *thread = Some(
             spawned
                 .spawn(move || me.drive_in_background())
-                .map_err(Error::orchestration)?,
+                .map_err(|error| Error::Driver {
+                    worker: self.path.to_string(),
+                    reason: error.to_string(),
+                })?,
         );
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What can go wrong, by operation. Every error is cheap to clone, since all waiters of a run get the same one.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +26,10 @@ pub use task::{ArgError, RunError, SubmitError, TaskCause};
 pub type Name = Arc<str>;
 
 /// Any failure of this crate.
-#[derive(Debug, Clone, thiserror::Error)]
+///
+/// Printed for debugging it reads as its text with all causes behind it, so that a `main` which returns it tells its user
+/// what happened; the alternate form, `{:#?}`, has the fields.
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The specification of a worker is wrong; nothing was started.
@@ -69,11 +73,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// A run was asked for from inside an orchestration of the same worker, which would wait for itself.
+    /// What waits for the end of orchestrations was asked for from inside one of the same worker.
     #[error(
-        "run on worker `{worker}` from inside of its own orchestration: submit the tasks there instead"
+        "{operation} on worker `{worker}` from inside of its own orchestration, which would wait for itself: {}",
+        instead(operation)
     )]
     Reentrant {
+        /// What was asked.
+        operation: &'static str,
         /// The worker.
         worker: String,
     },
@@ -85,9 +92,47 @@ pub enum Error {
         /// Paths of the dead.
         dead: Vec<String>,
     },
+    /// The thread that advances runs while nobody waits could not be started.
+    #[error(
+        "start the background driver of worker `{worker}`: {reason}; raise the limit of threads, or use `run`, which needs none"
+    )]
+    Driver {
+        /// The worker.
+        worker: String,
+        /// What the system said.
+        reason: String,
+    },
     /// An orchestration gave an error of its own.
     #[error("run orchestration: {0}")]
     Orchestration(#[source] Arc<dyn std::error::Error + Send + Sync>),
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return write!(f, "failed to {}", crate::control::chain(self));
+        }
+        let fields: &dyn fmt::Debug = match self {
+            Error::Config(error) => error,
+            Error::State(error) => error,
+            Error::Start(error) => error,
+            Error::Callable(error) => error,
+            Error::Buffer(error) => error,
+            Error::Submit(error) => error,
+            Error::Run(error) => error,
+            Error::Memory(error) => error,
+            Error::Domain(error) => error,
+            Error::GraphFile(error) => error,
+            Error::Close(error) => error,
+            Error::Orchestration(error) => error,
+            // What these have is in their text.
+            Error::Teardown { .. }
+            | Error::Reentrant { .. }
+            | Error::Alive { .. }
+            | Error::Driver { .. } => return write!(f, "{self}"),
+        };
+        fields.fmt(f)
+    }
 }
 
 impl Error {
@@ -282,9 +327,19 @@ pub struct StateError {
     pub state: State,
 }
 
+fn instead(operation: &str) -> &'static str {
+    match operation {
+        "run" | "submit" => "submit the tasks there",
+        _ => "do it when the run has ended",
+    }
+}
+
 fn advice(state: State, operation: &str) -> &'static str {
     match (state, operation) {
         (State::New, _) => "call `init` first",
+        (State::Initializing, "init") => {
+            "this thread is starting it and would wait for itself; return to that start first"
+        }
         (State::Initializing, _) => "wait until `init` has returned",
         (State::Ready, _) => "do this before `init`",
         (State::Failed, _) => "its start failed, build a new worker",
@@ -401,6 +456,15 @@ pub struct WorkerDied {
     pub last_words: Option<String>,
 }
 
+/// What a close could not do, each step with its cause.
+fn unfinished(reason: &lifecycle::CloseError<Error>) -> String {
+    let lifecycle::CloseError::Teardown { failures, .. } = reason else {
+        return reason.to_string();
+    };
+    let failures: Vec<String> = failures.iter().map(|f| crate::control::chain(f)).collect();
+    format!("{}; close again to try again", failures.join("; "))
+}
+
 fn said(last_words: Option<&String>) -> String {
     last_words
         .map(|words| format!(", last words: {words}"))
@@ -409,7 +473,7 @@ fn said(last_words: Option<&String>) -> String {
 
 /// A close has not finished.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("close worker `{worker}`: {reason}")]
+#[error("close worker `{worker}`: {}", unfinished(reason))]
 #[non_exhaustive]
 pub struct CloseError {
     /// The worker.
@@ -417,3 +481,6 @@ pub struct CloseError {
     /// What is left, and why; another close drives on.
     pub reason: Arc<lifecycle::CloseError<Error>>,
 }
+
+#[cfg(test)]
+mod tests;

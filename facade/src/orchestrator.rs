@@ -17,7 +17,7 @@ use taskgraph::{Access, Placement, RunId, TaskArgs, TaskId, TaskSpec, WorkerId};
 
 use crate::args::{ArgList, Backing};
 use crate::callable::{
-    Callee, ChipHandle, FunctionHandle, NextLevel, OrchestrationHandle, Registry,
+    CallableKind, Callee, ChipHandle, FunctionHandle, NextLevel, OrchestrationHandle, Registry,
 };
 use crate::desk::Desk;
 use crate::domain::DomainCore;
@@ -111,7 +111,7 @@ impl<'e> Orchestrator<'e> {
     ///
     /// [`Error::Callable`] when none was registered.
     pub fn chip(&self, name: &str) -> Result<ChipHandle, Error> {
-        Ok(self.registry.named(name, "chip callable")?)
+        Ok(self.registry.named(name, CallableKind::Chip)?)
     }
 
     /// The host function of this name.
@@ -120,7 +120,7 @@ impl<'e> Orchestrator<'e> {
     ///
     /// [`Error::Callable`] when none was registered.
     pub fn function(&self, name: &str) -> Result<FunctionHandle, Error> {
-        Ok(self.registry.named(name, "function")?)
+        Ok(self.registry.named(name, CallableKind::Function)?)
     }
 
     /// The orchestration of this name.
@@ -129,7 +129,7 @@ impl<'e> Orchestrator<'e> {
     ///
     /// [`Error::Callable`] when none was registered.
     pub fn orchestration(&self, name: &str) -> Result<OrchestrationHandle, Error> {
-        Ok(self.registry.named(name, "orchestration")?)
+        Ok(self.registry.named(name, CallableKind::Orchestration)?)
     }
 
     /// Submits a task for a next-level worker: a chip callable for a chip worker, an orchestration for a worker that has
@@ -225,7 +225,7 @@ impl<'e> Orchestrator<'e> {
         function: &FunctionHandle,
         args: &ArgList,
     ) -> Result<TaskHandle, Error> {
-        let callee = function.callee("function");
+        let callee = function.callee(CallableKind::Function);
         self.registry.own(function)?;
         self.need_sub_worker(&callee)?;
         let (task_args, backings) = args.checked()?;
@@ -256,7 +256,7 @@ impl<'e> Orchestrator<'e> {
         function: &FunctionHandle,
         members: &[ArgList],
     ) -> Result<TaskHandle, Error> {
-        let callee = function.callee("function");
+        let callee = function.callee(CallableKind::Function);
         self.registry.own(function)?;
         self.need_sub_worker(&callee)?;
         let n_members = u32::try_from(members.len()).unwrap_or(u32::MAX);
@@ -283,7 +283,7 @@ impl<'e> Orchestrator<'e> {
         target: Target,
     ) -> Result<SmallVec<[WorkerId; 8]>, Error> {
         self.registry.own_callee(callee)?;
-        let wanted = if callee.kind == "chip callable" {
+        let wanted = if callee.kind == CallableKind::Chip {
             LineKind::Chip
         } else {
             LineKind::Node
@@ -463,7 +463,7 @@ impl<'e> Orchestrator<'e> {
         };
         let target = self.plan.path_of(index);
         SubmitError::WrongKind {
-            kind: callee.kind,
+            kind: callee.kind.name(),
             callable: Arc::clone(callee.name),
             target,
             wanted,

@@ -254,7 +254,9 @@ impl Start<'_> {
     fn mode(&self) -> StartMode {
         match self.spec.mode {
             StartMode::Auto if self.plan.registry().to_wire().is_err() => StartMode::Fork,
-            StartMode::Auto if has_one_thread() && resident_bytes() < FORK_BYTES_MAX => {
+            StartMode::Auto
+                if procfork::is_single_threaded() && resident_bytes() < FORK_BYTES_MAX =>
+            {
                 StartMode::Fork
             }
             StartMode::Auto => StartMode::Spawn,
@@ -425,13 +427,9 @@ impl Start<'_> {
     }
 }
 
-/// Above this much resident memory a fork costs more than starting the program again; see `docs/performance.md`.
+/// Above this much resident memory a fork costs more than starting the program again: `tree_start_ms` of both modes in
+/// `docs/performance.md`, from roots of several sizes.
 const FORK_BYTES_MAX: u64 = 32 << 20;
-
-/// Whether the calling thread is the only one. Unknown counts as no.
-fn has_one_thread() -> bool {
-    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
-}
 
 /// Resident memory of this process, in bytes. Unknown counts as little.
 fn resident_bytes() -> u64 {
@@ -440,11 +438,18 @@ fn resident_bytes() -> u64 {
         .split(' ')
         .nth(1)
         .and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0) * 4096
+    pages.unwrap_or(0) * page_bytes()
 }
 
 fn number_of(child: &Child) -> u32 {
     child.pid().raw().unsigned_abs()
+}
+
+/// Bytes of a page of this machine.
+fn page_bytes() -> u64 {
+    use nix::unistd::{SysconfVar, sysconf};
+    let bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+    bytes.map_or(4096, i64::unsigned_abs)
 }
 
 /// The child with this number.

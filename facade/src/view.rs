@@ -162,18 +162,26 @@ impl Grant {
 
     /// Marks the inputs whose bytes another argument writes. Called once, when all arguments of the task are known.
     pub(crate) fn mark_aliases(grants: &mut [Grant]) {
-        let written: Vec<Tensor> = grants
+        let written: Vec<(usize, Tensor)> = grants
             .iter()
-            .filter(|grant| grant.tag.writes())
-            .map(|grant| grant.tensor)
+            .enumerate()
+            .filter(|(_, grant)| grant.may_write())
+            .map(|(index, grant)| (index, grant.tensor))
             .collect();
-        for grant in grants.iter_mut().filter(|grant| !grant.tag.writes()) {
-            let overlaps = |other: &&Tensor| {
-                other.buffer() == grant.tensor.buffer()
+        // Two outputs of a task do not overlap: the submit has refused them.
+        let others = grants.iter_mut().enumerate();
+        for (index, grant) in others.filter(|(_, grant)| !grant.tag.writes()) {
+            grant.aliased = written.iter().any(|(at, other)| {
+                *at != index
+                    && other.buffer() == grant.tensor.buffer()
                     && other.view().overlaps(&grant.tensor.view())
-            };
-            grant.aliased = written.iter().any(|other| overlaps(&other));
+            });
         }
+    }
+
+    /// Whether the task may write it: what it names as such, and what the graph is not told of.
+    pub(crate) fn may_write(&self) -> bool {
+        Use::of(self.tag) == Use::Write
     }
 
     pub(crate) fn core(&self) -> Option<&Arc<BufferCore>> {
@@ -190,7 +198,7 @@ impl Grant {
 
     /// The elements, for reading.
     pub(crate) fn read<T: Element>(&self, index: usize) -> Result<&[T], ArgError> {
-        if self.tag != Tag::Input {
+        if !matches!(self.tag, Tag::Input | Tag::NoDep) {
             return Err(ArgError::Tag {
                 index,
                 asked: "read",
@@ -201,9 +209,13 @@ impl Grant {
             return Err(ArgError::Aliased { index });
         }
         let (first, len) = self.elements::<T>(index)?;
+        if self.tag == Tag::NoDep && self.taken.swap(true, Ordering::Relaxed) {
+            return Err(ArgError::Taken { index });
+        }
         // SAFETY: `elements` checked type, bounds, alignment; the task that runs named these bytes as an input, so the
-        // graph keeps other tasks' writes away until it ends, `aliased` is false, so that this task writes them through
-        // no other argument, and this grant is dropped before the task ends.
+        // graph keeps other tasks' writes away until it ends (of what it named `no_dep` its author has promised that),
+        // `aliased` is false, so that this task writes them through no other argument, `taken` says the same of this one,
+        // and this grant is dropped before the task ends.
         Ok(unsafe { std::slice::from_raw_parts(first, len) })
     }
 
@@ -213,12 +225,15 @@ impl Grant {
         reason = "`taken` makes the slice unique for the life of the grant"
     )]
     pub(crate) fn write<T: Element>(&self, index: usize) -> Result<&mut [T], ArgError> {
-        if !self.tag.writes() {
+        if !self.may_write() {
             return Err(ArgError::Tag {
                 index,
                 asked: "write",
                 tag: self.tag,
             });
+        }
+        if self.aliased {
+            return Err(ArgError::Aliased { index });
         }
         let (first, len) = self.elements::<T>(index)?;
         // Relaxed: only uniqueness matters; no memory is published through the flag.
@@ -226,8 +241,8 @@ impl Grant {
             return Err(ArgError::Taken { index });
         }
         // SAFETY: `elements` checked type, bounds, alignment and the mapping is writable; the task that runs named
-        // these bytes as written, so the graph keeps everybody else away; two arguments of one task never write
-        // overlapping bytes; `taken` makes this the only slice.
+        // these bytes as written, so the graph keeps everybody else away (of what it named `no_dep` its author has
+        // promised that); two arguments of one task never write overlapping bytes; `taken` makes this the only slice.
         Ok(unsafe { std::slice::from_raw_parts_mut(first, len) })
     }
 
@@ -255,9 +270,9 @@ impl Grant {
         len: usize,
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Option<R> {
-        let core = self.core.as_ref().filter(|_| self.tag.writes())?;
+        let core = self.core.as_ref().filter(|_| self.may_write())?;
         let first = element_at::<u8>(core.segment(), offset, len);
-        // SAFETY: as in `with_bytes`; the tag is one of writing, so the graph keeps every other task away.
+        // SAFETY: as in `with_bytes`; the tag is one of writing, so that the graph, or who named it `no_dep`, keeps every other task away.
         let bytes = unsafe { std::slice::from_raw_parts_mut(first, len) };
         Some(change(bytes))
     }

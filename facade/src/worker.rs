@@ -170,7 +170,6 @@ impl Worker {
         StateError::new(operation, &self.inner.path, state)
     }
 
-    /// The engine, made when it is first needed: a buffer may come before `init`.
     /// The callables as they are now.
     pub(crate) fn callables(&self) -> Arc<Registry> {
         match self.inner.started.get() {
@@ -179,6 +178,7 @@ impl Worker {
         }
     }
 
+    /// The engine, made when it is first needed: a buffer may come before `init`.
     pub(crate) fn engine(&self) -> Result<Arc<Engine>, Error> {
         if let Some(engine) = self.inner.engine.get() {
             return Ok(Arc::clone(engine));
@@ -277,7 +277,7 @@ impl Worker {
         let lease = lease.map_err(|refused| self.state_error(RUN.name(), refused.state))?;
         let started = self.started(RUN.name())?;
         started.engine.ensure_background()?;
-        begin_build(&started.engine)?;
+        begin_build(&started.engine, "submit")?;
         let (run, cell) = started.engine.core().begin_run(Waiting::Detached);
         cell.keep(lease);
         let handle = RunHandle::new(Arc::clone(&started.engine), cell, run);
@@ -358,7 +358,7 @@ pub(crate) fn run_on<R>(
     plan: &Plan,
     orchestration: impl FnOnce(&mut Orchestrator<'_>) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    begin_build(engine)?;
+    begin_build(engine, "run")?;
     let (run, cell) = engine.core().begin_run(Waiting::Attended);
     let _inside = cell.span().entered();
     let _busy = activity::while_doing(engine.path(), Some(run.0), || {
@@ -375,11 +375,12 @@ pub(crate) fn run_on<R>(
 }
 
 /// Waits for the turn to build a graph.
-fn begin_build(engine: &Engine) -> Result<(), Error> {
+fn begin_build(engine: &Engine, operation: &'static str) -> Result<(), Error> {
     if engine.begin_build() {
         return Ok(());
     }
     Err(Error::Reentrant {
+        operation,
         worker: engine.path().to_string(),
     })
 }

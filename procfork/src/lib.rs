@@ -108,7 +108,7 @@ pub use signal::{NoSignal, Signal};
 pub use spawn::spawn;
 pub use sweep::{Proof, Stray};
 pub use sys::spawn::lies_in_program;
-pub use threads::ThreadName;
+pub use threads::{ThreadName, is_single_threaded};
 pub use watch::{ParentWatch, Parked, Rearmed};
 
 /// The former name of [`StartError`].

@@ -46,6 +46,12 @@ pub(crate) enum NotAlone {
 /// A thread that has been joined may still be on its way out of the kernel, without any lock.
 const LEAVING: Duration = Duration::from_millis(20);
 
+/// Whether the calling thread is the only one of its process, which is what [`fork`](crate::fork()) asks for. One short
+/// system call when it is; false also when that cannot be found out.
+pub fn is_single_threaded() -> bool {
+    process::has_one_thread() || one_task().unwrap_or(false)
+}
+
 /// Checks that the calling thread is alone. One short system call when it is.
 pub(crate) fn alone() -> Result<Alone, NotAlone> {
     let proof = Alone {

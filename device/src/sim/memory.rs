@@ -326,12 +326,14 @@ impl DeviceMemory {
 
     /// Gives the pages of a free block back to the host; the next owner finds zeroes.
     fn return_pages(&self, base: u64, length: u64) {
-        let page = 4096;
+        // The largest page of any machine that this runs on, so that a multiple of it is one of every page.
+        let page = 64 << 10;
         let start = (base - BASE).next_multiple_of(page);
         let end = (base - BASE + length) / page * page;
         let advice = memmap2::UncheckedAdvice::DontNeed;
         // SAFETY: the range lies inside a free block, so nobody relies on its
-        // contents.
+        // contents; it begins and ends on whole pages, so that the call is about no
+        // other byte.
         let advised = unsafe {
             self.arena
                 .unchecked_advise_range(advice, start as usize, (end - start) as usize)

@@ -313,7 +313,7 @@ impl Opened {
             let tensor =
                 DeviceTensor::contiguous(address, grant.tensor().dtype(), grant.tensor().shape());
             chip_args = chip_args.with_tensor(tensor.map_err(|error| Failed::text(chain(&error)))?);
-            if grant.tag().writes() {
+            if grant.may_write() {
                 outputs.push((grant, runs, address));
             }
         }

@@ -10,7 +10,7 @@ use taskgraph::{Placement, TaskArgs, TaskId, TaskSpec, WorkerId};
 use super::{Orchestrator, TaskHandle};
 use crate::args::{ArgList, Backing};
 use crate::buffer::Use;
-use crate::callable::Callee;
+use crate::callable::{CallableKind, Callee};
 use crate::desk::copy_of;
 use crate::engine::{DeviceUse, GraphRecord, Hold, NewTask, NotSubmitted};
 use crate::error::{BufferError, Error, Name, SubmitError, TaskCause, WorkerDied};
@@ -254,7 +254,7 @@ fn encode(callee: &Callee<'_>, args: &TaskArgs, backings: &[Backing]) -> Payload
 /// Device memory is reached by chip callables only.
 fn check_device(callee: &Callee<'_>, backings: &[Backing]) -> Result<(), SubmitError> {
     let has_device = backings.iter().any(|backing| backing.span().is_some());
-    if !has_device || callee.kind == "chip callable" {
+    if !has_device || callee.kind == CallableKind::Chip {
         return Ok(());
     }
     let callable = Arc::clone(callee.name);

@@ -88,7 +88,7 @@ impl Worker {
         missing: &'static str,
     ) -> Result<Handle<K>, Error> {
         if !could_run(&self.inner.spec.lock()) {
-            let (kind, name) = (body.kind(), name.to_owned());
+            let (kind, name) = (body.kind().name(), name.to_owned());
             return Err(CallableError::NoWorker {
                 kind,
                 name,
@@ -115,7 +115,7 @@ impl Worker {
         let _turn = self.inner.changing.lock();
         let started = self.started(REGISTER.name())?;
         let mut registry = Registry::clone(&started.plan.registry());
-        let kind = body.kind();
+        let kind = body.kind().name();
         let handle = registry.insert(name, body.clone(), maker.clone())?;
         let name = name.to_owned();
         let Some(maker) = maker else {
@@ -162,7 +162,7 @@ impl Worker {
         let _lease = self.lease(&UNREGISTER)?;
         let started = self.started(UNREGISTER.name())?;
         // Before the lock of changes: an orchestration that is being built may be waiting for that one.
-        super::begin_build(&started.engine)?;
+        super::begin_build(&started.engine, UNREGISTER.name())?;
         let _turn = Turn(&started.engine);
         self.remove(started, handle)
     }
@@ -183,7 +183,7 @@ impl Worker {
         let agreed = self.agree(started, &entry.body, &change, back.as_ref());
         agreed.map_err(|cause| CallableError::NotAgreed {
             operation: "unregister",
-            kind: entry.body.kind(),
+            kind: entry.body.kind().name(),
             name: entry.name.to_string(),
             cause: Box::new(cause),
         })?;
@@ -236,7 +236,7 @@ fn refuse_in_use<K>(
     match n_tasks.count() {
         0 => Ok(()),
         n_tasks => Err(CallableError::InUse {
-            kind: entry.body.kind(),
+            kind: entry.body.kind().name(),
             name: entry.name.to_string(),
             n_tasks,
         }),

@@ -84,6 +84,7 @@ procfork::testing::tests! {
     runs::independent_tasks_of_two_sub_workers_overlap,
     runs::a_group_runs_on_all_of_its_members_at_once,
     runs::explicit_order_is_kept_without_data,
+    runs::what_the_graph_does_not_order_by_is_read_and_written_all_the_same,
     runs::many_tasks_in_one_run_all_complete,
     failures::a_function_that_returns_an_error_names_task_worker_and_text,
     failures::a_function_that_panics_names_task_worker_and_message_and_the_worker_goes_on,

@@ -147,17 +147,37 @@ pub(crate) fn explicit_order_is_kept_without_data() {
     let list = node.buffer::<u32>(51).unwrap();
     node.run(|orch| {
         // The graph is not told of the list; only the explicit edges order the tasks.
-        let mut last = orch.submit_sub(&append, args().output_existing(&list).scalar(0_u32))?;
+        let mut last = orch.submit_sub(&append, args().no_dep(&list).scalar(0_u32))?;
         for i in 1..50_u32 {
-            last = orch.submit_sub(
-                &append,
-                args().output_existing(&list).scalar(i).after(&last),
-            )?;
+            last = orch.submit_sub(&append, args().no_dep(&list).scalar(i).after(&last))?;
         }
         Ok(())
     })
     .unwrap();
     assert_eq!(list.to_vec().unwrap()[1..], (0..50).collect::<Vec<u32>>());
+    node.close().unwrap();
+}
+
+pub(crate) fn what_the_graph_does_not_order_by_is_read_and_written_all_the_same() {
+    let node = builder(1, 1).build().unwrap();
+    let increment = node.register_chip(&INCREMENT).unwrap();
+    let last = node
+        .register_fn("last", |args| match args.input::<f32>(0)?[15] {
+            1.0 => Ok(()),
+            other => Err(format!("found {other}").into()),
+        })
+        .unwrap();
+    node.init().unwrap();
+    let x = node.buffer::<f32>(16).unwrap();
+    node.run(|orch| {
+        let done = orch.submit_next_level(&increment, args().no_dep(&x), on(0))?;
+        orch.submit_sub(&last, args().no_dep(&x).after(&done))
+    })
+    .unwrap();
+    assert_eq!(x.to_vec().unwrap(), vec![1.0; 16]);
+    // In one task the same bytes are either read or written.
+    let twice = node.run(|orch| orch.submit_sub(&last, args().no_dep(&x).no_dep(&x)));
+    assert!(twice.unwrap_err().to_string().contains("argument 0"));
     node.close().unwrap();
 }
 
