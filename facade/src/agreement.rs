@@ -121,20 +121,23 @@ impl<'a> Round<'a> {
             change: change.clone(),
             until: WireInstant::of(self.deadline),
         };
-        let jobs = self.ask(&self.lines, &asked, self.deadline);
-        let Some(cause) = jobs.iter().find_map(|job| self.failure(job)) else {
+        let jobs = self.post(&self.lines, &asked);
+        let refused = |job: &Arc<Job>| job.is_done() && self.failure(job).is_some();
+        // The first refusal ends the wait.
+        let over = || jobs.iter().all(|job| job.is_done()) || jobs.iter().any(refused);
+        self.engine.wait_until(Some(self.deadline), &over);
+        let first = jobs.iter().find(|job| refused(job));
+        let first = first.or_else(|| jobs.iter().find(|job| !job.is_done()));
+        let Some(cause) = first.and_then(|job| self.failure(job)) else {
             return Ok(());
         };
-        // A child that has not answered may still prepare; the request to forget it comes after.
+        // A child that has not answered may still prepare; the request to forget it comes after. Nobody waits for that: what a
+        // child is asked next comes behind it.
         let others = jobs
             .iter()
             .filter(|job| self.failure(job).is_none() || !job.is_done());
         let others: Vec<usize> = others.map(|job| job.line).collect();
-        self.ask(
-            &others,
-            &ControlRequest::Conclude(Conclusion::Abort),
-            self.patience(),
-        );
+        self.post(&others, &ControlRequest::Conclude(Conclusion::Abort));
         Err(cause)
     }
 
@@ -181,11 +184,17 @@ impl<'a> Round<'a> {
         self.ask(lines, &commit, self.patience());
     }
 
-    /// Sends a request to some children and waits for all answers, or for the deadline.
-    fn ask(&self, lines: &[usize], request: &ControlRequest, deadline: Instant) -> Vec<Arc<Job>> {
+    /// Sends a request to some children.
+    fn post(&self, lines: &[usize], request: &ControlRequest) -> Vec<Arc<Job>> {
         let job = |line: &usize| Job::new(*line, request.clone());
         let jobs: Vec<Arc<Job>> = lines.iter().map(job).collect();
         self.engine.post(&jobs);
+        jobs
+    }
+
+    /// Sends a request to some children and waits for all answers, or for the deadline.
+    fn ask(&self, lines: &[usize], request: &ControlRequest, deadline: Instant) -> Vec<Arc<Job>> {
+        let jobs = self.post(lines, request);
         let all = || jobs.iter().all(|job| job.is_done());
         self.engine.wait_until(Some(deadline), &all);
         jobs

@@ -51,7 +51,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mailbox::{Activity, Doorbell, FeedWriter, Waiter};
+use mailbox::{Activity, Doorbell, FeedWriter, Probe as _, Waiter};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use procfork::{Children, ParentWatch};
 use taskgraph::{BufferId, Scheduler};
@@ -318,10 +318,13 @@ impl Engine {
             if done() {
                 break true;
             }
-            // A stream of news must not hide that the time is up.
+            // A stream of news must hide neither that the time is up nor that somebody died.
             turns = turns.wrapping_add(1);
             if turns.is_multiple_of(64) && deadline.is_some_and(|end| Instant::now() >= end) {
                 break false;
+            }
+            if turns.is_multiple_of(64) {
+                self.look_for_deaths(&children, lines);
             }
             if !self.await_news(&children, lines, &mut waiter, deadline, done) && !lines.has_news()
             {
@@ -330,6 +333,13 @@ impl Engine {
         };
         lines.waiter = waiter;
         reached
+    }
+
+    /// A load for each child while all live.
+    fn look_for_deaths(&self, children: &Children, lines: &mut Lines) {
+        if !TreeProbe::new(children, lines, self.watch.as_ref()).alive() {
+            self.bury_dead(children, lines);
+        }
     }
 
     /// Waits until a line has news, core was changed, `done` says so, or a child died (whose loss is then dealt with).
@@ -421,7 +431,7 @@ impl Engine {
             watch.leave();
         }
         let condemned = lines.end_condemned(children);
-        // The exact cause of a death may take a while to be known. Nobody else is kept waiting for it.
+        // The exact cause of a death may take a while to be known: who drives asks again, and serves the others meanwhile.
         let dead = lines.dead_of(children);
         let mut core = self.core.lock();
         lines.take_news(&mut core);
@@ -442,6 +452,8 @@ impl Engine {
             lines.lose_ended(ended, &mut core);
         }
         self.send_ready(lines, &mut core);
+        // Whatever is left to be sent finds nobody.
+        lines.fail_failed_sends(&mut core);
     }
 
     /// The lines are free: somebody else may drive.

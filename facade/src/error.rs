@@ -456,6 +456,14 @@ pub struct WorkerDied {
     pub last_words: Option<String>,
 }
 
+impl CloseError {
+    /// Whether it was not finished because operations of the worker had not ended.
+    #[must_use]
+    pub fn is_incomplete(&self) -> bool {
+        matches!(*self.reason, lifecycle::CloseError::Incomplete { .. })
+    }
+}
+
 /// What a close could not do, each step with its cause.
 fn unfinished(reason: &lifecycle::CloseError<Error>) -> String {
     let lifecycle::CloseError::Teardown { failures, .. } = reason else {

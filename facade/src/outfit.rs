@@ -95,8 +95,10 @@ impl Cradle {
             let outfit = self.inherited(channel).map_err(|error| chain(&error))?;
             child::main(context, self.seat.clone(), Arc::clone(registry), outfit)
         });
-        self.mailbox.keep_from_forks().map_err(StartCause::system)?;
-        child.map_err(|error| StartCause::Fork(Arc::new(error)))
+        let kept = self.mailbox.keep_from_forks();
+        let child = child.map_err(|error| StartCause::Fork(Arc::new(error)))?;
+        kept.map_err(StartCause::system)?;
+        Ok(child)
     }
 
     /// In the child.

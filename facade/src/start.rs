@@ -198,22 +198,34 @@ impl Start<'_> {
         // The background driver is a thread, beside which nothing can be forked.
         let had_background = self.engine.stop_background();
         let made = self.replace(index);
-        if had_background {
-            self.engine.ensure_background()?;
-        }
-        made?;
+        let driven = match had_background {
+            true => self.engine.ensure_background(),
+            false => Ok(()),
+        };
+        made.and(driven)?;
         let brought_up = self.bring_up(&self.ask(index..index + 1));
         match brought_up {
-            Ok(mut nodes) => {
-                self.engine
-                    .change(|core| core.worker_back(WorkerId(index as u32)));
-                Ok(nodes.swap_remove(0))
-            }
+            Ok(mut nodes) => self.welcome_back(index).map(|()| nodes.swap_remove(0)),
             Err(error) => {
                 self.give_up(index);
                 Err(error)
             }
         }
+    }
+
+    /// The graph may use the worker again, unless it has died once more meanwhile.
+    fn welcome_back(&self, index: usize) -> Result<(), Error> {
+        {
+            // Whoever finds it dead holds the lines.
+            let lines = self.engine.claim_lines();
+            let line = &lines.all[index];
+            if let Some(died) = &line.died {
+                return Err(self.error(&line.path, StartCause::Died(died.clone())));
+            }
+            self.engine.core().worker_back(WorkerId(index as u32));
+        }
+        self.engine.change(|_core| ());
+        Ok(())
     }
 
     /// A new child and line in the place of the dead ones.
@@ -512,6 +524,8 @@ pub(crate) fn end_children(
     let closing = children.terminate(ending.grace, deadline.max(Instant::now() + KILL_PATIENCE));
     engine.lose_ended(&closing.ended, &mut lines);
     drop(lines);
+    // What follows may look for the dead by itself.
+    drop(children);
     for ended in closing
         .ended
         .iter()

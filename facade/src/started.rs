@@ -48,8 +48,11 @@ impl Started {
     pub(crate) fn look(&self, until: Instant) -> TreeNode {
         // Who drives just now looks for deaths by itself.
         if let Some(mut lines) = self.engine.try_lines() {
-            self.engine
-                .bury_dead(&self.engine.children.read(), &mut lines);
+            let children = self.engine.children.read();
+            self.engine.bury_dead(&children, &mut lines);
+            while lines.has_dying() && Instant::now() < until {
+                self.engine.bury_dead(&children, &mut lines);
+            }
         }
         let asked = self.ask_workers(until);
         let all = || asked.iter().all(|job| job.is_done());

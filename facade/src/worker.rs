@@ -304,6 +304,26 @@ impl Worker {
     pub fn close(&self) -> Result<(), Error> {
         self.inner.close(self.inner.close_limit)
     }
+
+    /// Closes, and does not take no for an answer: operations that have not ended after `patience` fail with the death of the
+    /// workers that they wait for, since the whole tree is killed then. For a tree in which something hangs.
+    ///
+    /// Where the operations end in time this is [`Worker::close`]. May be called from any thread, also while others wait for
+    /// runs of this worker.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Close`] from inside an operation of this worker, and where a killed process did not vanish.
+    pub fn end(&self, patience: Duration) -> Result<(), Error> {
+        match self.inner.close(patience) {
+            Err(Error::Close(left)) if left.is_incomplete() => {
+                tracing::warn!(worker = %self.inner.path, %left, "its workers are killed now");
+                self.inner.end_by_force();
+                self.inner.close(start::KILL_PATIENCE)
+            }
+            closed => closed,
+        }
+    }
 }
 
 impl Inner {

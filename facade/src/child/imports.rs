@@ -107,6 +107,10 @@ impl Imports {
             Use::Write => Segment::from_fd,
         };
         let segment = map(fd, bytes).map_err(|error| control::chain(&error))?;
+        // A child that is forked later is told of what it needs.
+        segment
+            .keep_from_forks()
+            .map_err(|error| control::chain(&error))?;
         let core = adopt(buffer.id(), segment);
         self.mapped.insert((buffer.id(), how), core);
         Ok(())

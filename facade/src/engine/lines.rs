@@ -19,6 +19,8 @@ use super::core::{Core, Hold, Job, JobOutcome};
 
 /// How long a dead child's exact cause may take to be known: its memory is freed first.
 const CAUSE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the driver waits for it at a stretch. Between two of them it serves the others.
+const CAUSE_SLICE: Duration = Duration::from_millis(1);
 /// How long a full descriptor channel may block the driver before the child counts as stuck.
 const ANNOUNCE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -47,6 +49,8 @@ pub(crate) struct Line {
     /// The graph that the last task was a node of: its buffers are known.
     graph: Option<TaskId>,
     job: Option<Arc<Job>>,
+    /// Since when the child is known to be dying; how is not known yet, or something below it still runs.
+    dying: Option<Instant>,
     pub(crate) died: Option<WorkerDied>,
     /// The processes below the child, which die after it.
     below: Vec<ProcessInfo>,
@@ -64,6 +68,7 @@ impl Line {
             unmaps: Vec::new(),
             graph: None,
             job: None,
+            dying: None,
             died: None,
             below: Vec::new(),
         }
@@ -80,17 +85,14 @@ impl Line {
             .extend(pids.filter_map(|pid| ProcessInfo::of(pid).ok()));
     }
 
-    /// Waits until nothing below a dead child runs any more. The kernel ends those processes after it; until then they may
-    /// write what its tasks were given.
-    fn await_gone_below(&self) {
-        let deadline = Instant::now() + CAUSE_PATIENCE;
+    /// Whether something below a dead child still runs. The kernel ends those processes after it; until then they may write
+    /// what its tasks were given.
+    fn is_survived(&self) -> bool {
         let runs = |seen: &ProcessInfo| {
             let now = ProcessInfo::of(seen.pid);
             now.is_ok_and(|now| now.is_same(seen) && now.state != ProcessState::Zombie)
         };
-        while self.below.iter().any(runs) && Instant::now() < deadline {
-            std::thread::yield_now();
-        }
+        self.below.iter().any(runs)
     }
 
     /// Tells the child that no more will come.
@@ -358,13 +360,15 @@ impl Lines {
     }
 
     /// Fails the tasks and requests that could not be sent: with the death of the child, unless it is alive all the same.
+    /// Those for one that is dying wait until it is known how.
     pub(super) fn fail_failed_sends(&mut self, core: &mut Core) {
-        for (job, reason) in std::mem::take(&mut self.failed_jobs) {
+        let (jobs, sends) = self.take_failed();
+        for (job, reason) in jobs {
             let died = self.all[job.line].died.clone();
             job.finish(died.map_or(JobOutcome::Protocol(reason), JobOutcome::Died));
             core.note_progress();
         }
-        for (dispatch, reason) in std::mem::take(&mut self.failed_sends) {
+        for (dispatch, reason) in sends {
             let path = Arc::clone(&self.all[dispatch.worker.0 as usize].path);
             if self.is_alive(dispatch.worker.0 as usize) {
                 core.note_failure(dispatch.task, &path, TaskCause::Poisoned(reason));
@@ -377,6 +381,17 @@ impl Lines {
         core.settle();
     }
 
+    /// What could not be sent to children of which is known whether they live.
+    fn take_failed(&mut self) -> (Vec<FailedJob>, Vec<(Dispatch, String)>) {
+        let lines = &self.all;
+        let known = |line: usize| lines[line].dying.is_none() || lines[line].died.is_some();
+        let jobs = self.failed_jobs.extract_if(.., |(job, _)| known(job.line));
+        let sends = self
+            .failed_sends
+            .extract_if(.., |(dispatch, _)| known(dispatch.worker.0 as usize));
+        (jobs.collect(), sends.collect())
+    }
+
     fn note_owing(&mut self, index: usize, core: &Core) {
         let line = &self.all[index];
         core.note_busy(index, line.end.in_flight() > 0);
@@ -387,27 +402,37 @@ impl Lines {
         }
     }
 
-    /// Which of the children whose lines live are dead, and how. Waits for the exact cause of one that is dying.
-    pub(super) fn dead_of(&self, children: &Children) -> Vec<Dead> {
+    /// Which of the children whose lines live are dead, and how. One that is dying is waited for a moment, and asked for
+    /// again by the next call: [`Lines::has_dying`].
+    pub(super) fn dead_of(&mut self, children: &Children) -> Vec<Dead> {
         let dead = |child| self.dead_child(child);
         children.iter().filter_map(dead).collect()
     }
 
-    fn dead_child(&self, child: &procfork::Child) -> Option<Dead> {
+    fn dead_child(&mut self, child: &procfork::Child) -> Option<Dead> {
         let index = self.index_of(child).filter(|&index| self.is_alive(index))?;
-        let dying = child.death_word().owner_died();
-        let cause = if dying {
-            child.wait(Instant::now() + CAUSE_PATIENCE).ok()
-        } else {
-            child.try_wait().ok().flatten()
+        let cause = match child.death_word().owner_died() {
+            true => child.wait(Instant::now() + CAUSE_SLICE).ok(),
+            false => Some(child.try_wait().ok().flatten()?),
         };
-        let cause = cause.or(dying.then_some(procfork::ExitCause::Lost))?;
-        self.all[index].await_gone_below();
+        let line = &mut self.all[index];
+        let since = *line.dying.get_or_insert_with(Instant::now);
+        let is_late = since.elapsed() >= CAUSE_PATIENCE;
+        let cause = cause.or(is_late.then_some(procfork::ExitCause::Lost))?;
+        if line.is_survived() && !is_late {
+            return None;
+        }
         Some(Dead {
             index,
             cause,
             last_words: child.last_words(),
         })
+    }
+
+    /// Whether a child is known to be dying, and not yet how.
+    pub(crate) fn has_dying(&self) -> bool {
+        let dying = |line: &Line| line.dying.is_some() && line.died.is_none();
+        self.all.iter().any(dying)
     }
 
     /// Declares the worker of a dead child lost.

@@ -68,6 +68,7 @@ impl Ring {
                     ..SegmentOptions::default()
                 };
                 let segment = Segment::create_with("heap", bytes, options)?;
+                segment.keep_from_forks()?;
                 let core = adopt(self.spec.buffer, segment);
                 none.insert(Memory { core, reserved: 0 })
             }

@@ -27,8 +27,9 @@ impl Worker {
     /// Registers a chip callable: an orchestration with its kernels, run by chip workers.
     ///
     /// Before [`Worker::init`] it is brought up with the chips. Afterwards every chip worker loads it now, or none does: this
-    /// waits for the tasks that run, at most for the start limit (and ten seconds more to take back what failed), and runs that begin later can use it. Its functions must
-    /// be functions of this program then, not of a library that was loaded later.
+    /// waits for the tasks that run, at most for the start limit, and until the first refusal; where workers do not answer at
+    /// the end of it, thirty seconds more. Runs that begin later can use it. Its functions must be functions of this program
+    /// then, not of a library that was loaded later.
     ///
     /// # Errors
     ///

@@ -9,16 +9,9 @@ use facade::{
 };
 
 use crate::support::{
-    COMPILED, Gate, builder, directory, failure, is_alive, kernel_source, nothing, pids, wait_gone,
+    COMPILED, Gate, builder, directory, failure, is_alive, kernel_source, nothing, pids, until,
+    wait_gone,
 };
-
-fn until(question: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !question() {
-        assert!(Instant::now() < deadline, "it never came to be");
-        std::thread::yield_now();
-    }
-}
 
 pub(crate) fn closers_get_one_verdict_and_nothing_is_ended_under_a_running_task() {
     let dir = directory();
@@ -197,8 +190,9 @@ pub(crate) fn children_come_up_at_the_same_time() {
 
 /// A worker that dies in a control request: here while it loads a kernel for a callable that comes late.
 pub(crate) fn a_worker_that_dies_in_a_control_request_is_told_exactly() {
-    let dir = directory();
+    let (dir, sound) = (directory(), directory());
     let node = builder(2, 1)
+        .each_chip(kernel_source(sound.path(), ""))
         .chip(0, kernel_source(dir.path(), "_exit(9);"))
         .name("root")
         .build()

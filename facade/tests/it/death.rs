@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use procfork::ForkOptions;
 
 use crate::support::{
-    INCREMENT, builder, directory, failure, is_alive, kill, nothing, pids, wait_gone,
+    INCREMENT, builder, directory, failure, is_alive, kill, n_mappings, nothing, pids, wait_gone,
 };
 
 #[track_caller]
@@ -192,6 +192,8 @@ pub(crate) fn a_dead_worker_comes_back_with_its_callables_and_buffers() {
         root.respawn(path).unwrap();
         assert_eq!(root.health(), Health::Ready);
         assert_ne!(pid_at(&root, path), pid);
+        // It has nothing yet of what others were given before.
+        assert_eq!(n_mappings(pid_at(&root, path), "buffer"), 0, "{path}");
         all(2.0 + round as f32);
     }
     // Its device memory went with the life that it belonged to, whatever address is alive now.

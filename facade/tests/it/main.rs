@@ -13,6 +13,7 @@ mod death;
 mod device_pointers;
 mod domain_ends;
 mod domains;
+mod ending;
 mod failures;
 mod fresh_tensors;
 mod graph_reuse;
@@ -58,6 +59,7 @@ procfork::testing::tests! {
     registration::what_is_unregistered_is_gone_everywhere_and_its_name_is_free,
     registration::a_closure_that_captured_something_cannot_come_after_init,
     registration::a_registration_that_one_worker_refuses_changes_nothing_however_often,
+    registration::a_refusal_is_told_while_another_worker_is_busy,
     registration::a_callable_that_an_unfinished_task_names_stays,
     registration::a_graph_cannot_unregister_what_it_may_still_submit,
     registration::a_close_waits_for_a_registration_or_refuses_it,
@@ -71,6 +73,8 @@ procfork::testing::tests! {
     closing::two_workers_of_one_path_are_refused,
     closing::a_deaf_child_costs_its_siblings_nothing,
     closing::a_caller_deaf_to_signals_has_workers_that_are_not,
+    ending::a_worker_dropped_while_it_owes_memory_to_a_chip_ends_all_the_same,
+    ending::a_worker_is_ended_although_a_run_of_it_hangs,
     closing::a_worker_holds_no_descriptor_of_a_sibling,
     closing::a_worker_maps_no_mailbox_but_its_own_and_those_of_its_children,
     closing::the_reader_of_a_killed_program_sees_the_end,

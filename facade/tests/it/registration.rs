@@ -9,7 +9,8 @@ use facade::{
 };
 
 use crate::support::{
-    COMPILED, Gate, INCREMENT, VECTOR_ADD, builder, directory, kernel_source, nothing,
+    COMPILED, Gate, INCREMENT, STAND, VECTOR_ADD, builder, directory, kernel_source, nothing,
+    stand_at,
 };
 
 fn double(args: &Args) -> TaskResult {
@@ -150,6 +151,35 @@ pub(crate) fn a_registration_that_one_worker_refuses_changes_nothing_however_oft
     let add = root.register_chip(&VECTOR_ADD).unwrap();
     assert_eq!(add.name(), "vector_add");
     root.close().unwrap();
+}
+
+/// Chip 0 is in a task and has not answered when chip 1 refuses: that is the error, at once, and chip 0 forgets the change
+/// when it comes to it.
+pub(crate) fn a_refusal_is_told_while_another_worker_is_busy() {
+    let dir = directory();
+    let (source, stand) = (directory(), Gate::new(dir.path(), "stand"));
+    let node = builder(2, 0)
+        .each_chip(kernel_source(source.path(), ""))
+        .chip(1, Settings::new().env("FACADE_TEST_SOURCE", "/nowhere"))
+        .build()
+        .unwrap();
+    let standing = node.register_chip(&STAND).unwrap();
+    node.init().unwrap();
+    let place = stand_at(&node, 0, &stand);
+    let run = node.submit(|orch| {
+        let list = args().input(&place);
+        orch.submit_next_level(&standing, list, on(0)).map(drop)
+    });
+    let held = stand.reader_is_there();
+    let error = node.register_chip(&COMPILED).unwrap_err();
+    assert!(error.to_string().contains("`node/chip1`"), "{error}");
+    drop(held);
+    run.unwrap().wait().unwrap();
+    // Chip 0 serves what comes next, with nothing of the change left in it.
+    let error = node.register_chip(&COMPILED).unwrap_err();
+    assert!(error.to_string().contains("`node/chip1`"), "{error}");
+    node.register_chip(&VECTOR_ADD).unwrap();
+    node.close().unwrap();
 }
 
 pub(crate) fn a_callable_that_an_unfinished_task_names_stays() {

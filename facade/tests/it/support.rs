@@ -235,3 +235,12 @@ pub(crate) static COMPILED: ChipCallable = ChipCallable::new(
         }),
     }],
 );
+
+/// Waits until the answer is yes, at most ten seconds.
+pub(crate) fn until(question: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !question() {
+        assert!(Instant::now() < deadline, "it never came to be");
+        std::thread::yield_now();
+    }
+}
