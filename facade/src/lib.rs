@@ -94,6 +94,7 @@ mod remake;
 mod wire;
 
 pub mod activity;
+pub mod cause;
 mod error;
 
 pub use args::{ARGS_MAX, ArgList, ArgTensor, Args, AsTensor, Precedes, args};
@@ -131,6 +132,7 @@ pub use device::{
     ScalarValue, core_args,
 };
 pub use device::{Artefact, CompileError, CompileOptions, KernelCompiler, Origin};
+pub use half::{bf16, f16};
 pub use lifecycle::State;
 pub use procfork::{ExitCause, Resource, Settings};
 pub use provenance::DevicePtr;
