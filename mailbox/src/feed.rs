@@ -14,6 +14,9 @@
 //! The kernel keeps a write of at most [`RECORD_MAX`] bytes whole and in order whatever else is written or
 //! killed meanwhile, so a record is never half there, and a dead writer leaves nothing to clean up.
 //! A writer costs a load when nobody asks; a reader costs a load while nothing came.
+//!
+//! A reading takes no more than the pipe can hold. That is enough for every record that was told before it
+//! began, and it ends however fast others write: what they tell meanwhile raises the count, which is news.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -23,8 +26,8 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::{pipe2, read, write};
 
 use crate::bell::Doorbell;
+use crate::board::{self, Board};
 use crate::segment::{Segment, SegmentError};
-use crate::sync::{OBSERVE, Ordering, PUBLISH};
 use crate::words::Words;
 
 /// The longest record, in bytes: what the kernel keeps whole (`PIPE_BUF`), without the length in front.
@@ -35,29 +38,38 @@ const LENGTH_BYTES: usize = 2;
 const PIPE_BYTES: libc::c_int = 256 << 10;
 /// Bytes of the board's segment.
 const BOARD_BYTES: usize = 4096;
-/// What the reader asks for; written by the reader alone.
-const WANTED: usize = 0;
-/// Records written or lost, and lost; a pair of cache lines away, since writers change them.
-const TOLD: usize = 16;
-const LOST: usize = 17;
-const WORDS: usize = 18;
+/// Bytes that one call of the kernel copies.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// The reader's end, which also makes the writers' ends.
 #[derive(Debug)]
 pub struct Feed {
     writer: Arc<FeedWriter>,
     pipe: OwnedFd,
+    /// Bytes that the pipe can hold, and that one reading takes.
+    capacity: usize,
     /// The lost ones that have been reported.
     lost: u64,
     /// Where the kernel copies to.
     chunk: Vec<u8>,
+    /// The start of a record whose end is still in the pipe.
+    rest: Vec<u8>,
+    framing: Framing,
+}
+
+/// Whether it is known where the next record begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    Known,
+    /// A writer broke it: nothing is taken until the pipe has been empty.
+    Lost,
 }
 
 /// A writer's end. Several threads may share it.
 #[derive(Debug)]
 pub struct FeedWriter {
     segment: Arc<Segment>,
-    board: Words,
+    board: Board,
     pipe: OwnedFd,
     bell: Doorbell,
 }
@@ -97,10 +109,13 @@ impl Feed {
         // Refused where this user has many pipes: fewer records fit then.
         let _ = fcntl(&tail, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
         Ok(Feed {
+            capacity: capacity_of(&tail)?,
             writer: Arc::new(FeedWriter::over(segment, tail, bell.clone())?),
             pipe,
             lost: 0,
-            chunk: vec![0; 64 << 10],
+            chunk: vec![0; CHUNK_BYTES],
+            rest: Vec::new(),
+            framing: Framing::Known,
         })
     }
 
@@ -110,32 +125,60 @@ impl Feed {
         &self.writer
     }
 
-    /// Hands every record that is in the pipe to `each`, in the order of their writes; never blocks.
+    /// Hands every record that was told before the call to `each`, in the order of their writes, and perhaps
+    /// some that are told meanwhile; never blocks, and takes no more than the pipe can hold.
     ///
     /// A record is a claim by its writer. Costs a system call, and one more per 64 KiB.
     pub fn read(&mut self, mut each: impl FnMut(&[u8])) -> Missed {
-        let lost = self.writer.board.as_slice()[LOST].load(Ordering::Relaxed);
         let mut missed = Missed {
-            lost: lost.wrapping_sub(self.lost),
+            lost: self.newly_lost(),
             malformed: 0,
         };
-        self.lost = lost;
-        let mut rest = Vec::new();
-        while let Some(n_bytes) = fill(self.pipe.as_fd(), &mut self.chunk) {
-            rest.extend_from_slice(&self.chunk[..n_bytes]);
-            match split(&rest, &mut each) {
-                Some(used) => drop(rest.drain(..used)),
-                None => {
-                    // Where the next record begins is not known: all that is there goes.
-                    rest.clear();
-                    while fill(self.pipe.as_fd(), &mut self.chunk).is_some() {}
-                    missed.malformed += 1;
-                }
+        let mut taken = 0;
+        while taken < self.capacity {
+            let n_bytes = fill(self.pipe.as_fd(), &mut self.chunk);
+            missed.malformed += self.take(n_bytes, &mut each);
+            if n_bytes < self.chunk.len() {
+                // The kernel gives as much as there is: the pipe was empty afterwards.
+                missed.malformed += self.end_of_pipe();
+                break;
+            }
+            taken += n_bytes;
+        }
+        missed
+    }
+
+    fn newly_lost(&mut self) -> u64 {
+        let before = std::mem::replace(&mut self.lost, self.writer.board.lost());
+        self.lost.wrapping_sub(before)
+    }
+
+    /// Hands over what a call of the kernel has copied; 1 if that broke the framing.
+    fn take(&mut self, n_bytes: usize, each: &mut impl FnMut(&[u8])) -> u64 {
+        if self.framing == Framing::Lost {
+            return 0;
+        }
+        self.rest.extend_from_slice(&self.chunk[..n_bytes]);
+        match split(&self.rest, each) {
+            Some(used) => {
+                self.rest.drain(..used);
+                0
+            }
+            None => {
+                self.rest.clear();
+                self.framing = Framing::Lost;
+                1
             }
         }
-        // Records are written whole: an empty pipe ends with one, unless a writer broke the framing.
-        missed.malformed += u64::from(!rest.is_empty());
-        missed
+    }
+
+    /// Records are written whole: an empty pipe ends with one, unless a writer broke the framing, which is known
+    /// again now. 1 if one did and that was not noticed before.
+    fn end_of_pipe(&mut self) -> u64 {
+        let broken = !self.rest.is_empty();
+        self.rest.clear();
+        self.framing = Framing::Known;
+        u64::from(broken)
     }
 }
 
@@ -143,7 +186,7 @@ impl FeedWriter {
     fn over(segment: Segment, pipe: OwnedFd, bell: Doorbell) -> Result<FeedWriter, SegmentError> {
         let segment = Arc::new(segment);
         Ok(FeedWriter {
-            board: Words::new(&segment, 0, WORDS)?,
+            board: Board::new(Words::new(&segment, 0, board::WORDS)?),
             segment,
             pipe,
             bell,
@@ -168,19 +211,14 @@ impl FeedWriter {
 
     /// Tells all writers what is asked for: a number whose meaning is theirs; 0, as at first, for nothing. For the reader.
     pub fn ask_for(&self, wanted: u64) {
-        let word = &self.board.as_slice()[WANTED];
-        // Relaxed: a hint that orders nothing. Loaded first, to leave the line in the writers' caches.
-        if word.load(Ordering::Relaxed) != wanted {
-            word.store(wanted, Ordering::Relaxed);
-        }
+        self.board.ask_for(wanted);
     }
 
     /// What the reader asks for. One load, of a line that stays in this processor's cache.
     #[inline]
     #[must_use]
     pub fn wanted(&self) -> u64 {
-        // Relaxed: a hint, see `ask_for`.
-        self.board.as_slice()[WANTED].load(Ordering::Relaxed)
+        self.board.wanted()
     }
 
     /// How many records were written or lost so far, by all writers: whoever reads looks again when it has changed.
@@ -188,50 +226,59 @@ impl FeedWriter {
     #[inline]
     #[must_use]
     pub fn told(&self) -> u64 {
-        // Partner of the publishing additions in `write`.
-        self.board.as_slice()[TOLD].load(OBSERVE)
+        self.board.told()
     }
 
     /// Writes one record, whole or not at all; never blocks. One system call, and a wake where the reader sleeps.
+    ///
+    /// Where the reader is gone and the process has not left SIGPIPE ignored, as programs in Rust do, that signal
+    /// is raised.
     pub fn write(&self, record: &[u8]) -> Told {
-        let board = self.board.as_slice();
         let sent = self.push(record);
-        if !sent {
-            // Relaxed: ordered by the count below.
-            board[LOST].fetch_add(1, Ordering::Relaxed);
+        match sent {
+            Told::Sent => self.board.tell_sent(),
+            Told::Lost => self.board.tell_lost(),
         }
-        // Partner of the load in `told`: who sees the count finds the record in the pipe.
-        board[TOLD].fetch_add(1, PUBLISH);
         self.bell.ring();
-        if sent { Told::Sent } else { Told::Lost }
+        sent
     }
 
-    fn push(&self, record: &[u8]) -> bool {
+    fn push(&self, record: &[u8]) -> Told {
         if record.is_empty() || record.len() > RECORD_MAX {
-            return false;
+            return Told::Lost;
         }
         let mut packet = Vec::with_capacity(LENGTH_BYTES + record.len());
         packet.extend_from_slice(&(record.len() as u16).to_le_bytes());
         packet.extend_from_slice(record);
         loop {
             match write(&self.pipe, &packet) {
-                Ok(_) => return true,
+                Ok(_) => return Told::Sent,
                 Err(Errno::EINTR) => {}
                 // Full, or the root is gone: nothing that a writer could wait for.
-                Err(_) => return false,
+                Err(_) => return Told::Lost,
             }
         }
     }
 }
 
-/// The next bytes of the pipe; `None` when it is empty now.
-fn fill(pipe: BorrowedFd<'_>, chunk: &mut [u8]) -> Option<usize> {
+/// Bytes that a pipe can hold.
+fn capacity_of(pipe: &OwnedFd) -> Result<usize, SegmentError> {
+    let capacity = fcntl(pipe, FcntlArg::F_GETPIPE_SZ).map_err(|errno| SegmentError::Os {
+        call: "fcntl(F_GETPIPE_SZ)",
+        bytes: 0,
+        source: errno.into(),
+    })?;
+    Ok(capacity.unsigned_abs() as usize)
+}
+
+/// The next bytes of the pipe, as many as there are and fit: less than fit says that it is empty now.
+fn fill(pipe: BorrowedFd<'_>, chunk: &mut [u8]) -> usize {
     loop {
         match read(pipe, chunk) {
-            Ok(0) => return None,
-            Ok(n_bytes) => return Some(n_bytes),
+            Ok(n_bytes) => return n_bytes,
             Err(Errno::EINTR) => {}
-            Err(_) => return None,
+            // Empty; nothing else can happen to a pipe of our own.
+            Err(_) => return 0,
         }
     }
 }

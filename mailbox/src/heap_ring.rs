@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::segment::{Reserve, Segment, SegmentError, SegmentOptions};
+use crate::sync::unique;
 
 /// Every block begins at a multiple of this, and takes a multiple of it.
 pub const BLOCK_ALIGN: usize = 64;
@@ -30,6 +31,8 @@ const RESERVE_STEP: usize = 1 << 20;
 /// A ring of shared memory and the books of its owner.
 #[derive(Debug)]
 pub struct HeapRing {
+    /// What its blocks carry, so that another ring's are not taken for them.
+    id: u64,
     segment: Arc<Segment>,
     /// Blocks from the oldest to the newest; together one run of the circle.
     regions: VecDeque<Region>,
@@ -43,6 +46,7 @@ pub struct HeapRing {
 #[derive(Debug, PartialEq, Eq, Hash)]
 #[must_use = "a block that is dropped stays allocated and holds up all that come after it"]
 pub struct Block {
+    ring: u64,
     serial: u64,
     offset: usize,
     bytes: usize,
@@ -128,6 +132,7 @@ impl HeapRing {
         };
         let segment = Arc::new(Segment::create_with(name, rounded, options)?);
         Ok(HeapRing {
+            id: unique(),
             segment,
             regions: VecDeque::new(),
             front: 0,
@@ -188,6 +193,7 @@ impl HeapRing {
             live: true,
         });
         Ok(Block {
+            ring: self.id,
             serial,
             offset,
             bytes,
@@ -200,14 +206,13 @@ impl HeapRing {
     ///
     /// If the block is not of this ring.
     pub fn free(&mut self, block: Block) {
-        let region = block
-            .serial
-            .checked_sub(self.front)
-            .and_then(|index| self.regions.get_mut(usize::try_from(index).ok()?))
-            .filter(|region| region.live && region.bytes == block.bytes);
-        region
-            .expect("a block is freed on the ring that it was cut from")
-            .live = false;
+        assert_eq!(
+            block.ring, self.id,
+            "a block is freed on the ring that it was cut from"
+        );
+        // Its region is there: only this call takes one away, and it has taken the block.
+        let index = (block.serial - self.front) as usize;
+        self.regions[index].live = false;
         while self.regions.front().is_some_and(|region| !region.live) {
             self.regions.pop_front();
             self.front += 1;

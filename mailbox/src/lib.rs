@@ -66,6 +66,7 @@
 )]
 
 // Memory that two processes share.
+mod board;
 mod fd_channel;
 #[cfg(not(loom))]
 mod feed;

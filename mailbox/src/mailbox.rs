@@ -259,10 +259,16 @@ impl Shared {
 
     /// Raises the mailbox's life word. Parent only. Partner of [`Shared::life`].
     pub(crate) fn set_life(&self, life: Life) {
-        self.life.as_slice()[0].store(life as u64, PUBLISH);
+        let order = if cfg!(weaken = "life") {
+            Ordering::Relaxed
+        } else {
+            PUBLISH
+        };
+        self.life.as_slice()[0].store(life as u64, order);
     }
 
-    /// The mailbox's life word. Any value that is not one of its own counts as poisoned.
+    /// The mailbox's life word. Any value that is not one of its own counts as poisoned. Partner of
+    /// [`Shared::set_life`].
     #[inline(always)]
     pub(crate) fn life(&self) -> Life {
         match self.life.as_slice()[0].load(OBSERVE) {
@@ -272,12 +278,17 @@ impl Shared {
         }
     }
 
-    /// Tells the parent that the child gave up on this mailbox. Child only.
+    /// Tells the parent that the child gave up on this mailbox. Child only. Partner of [`Shared::has_fault`].
     pub(crate) fn set_fault(&self) {
-        self.fault.as_slice()[0].store(1, PUBLISH);
+        let order = if cfg!(weaken = "fault") {
+            Ordering::Relaxed
+        } else {
+            PUBLISH
+        };
+        self.fault.as_slice()[0].store(1, order);
     }
 
-    /// Whether the child gave up on this mailbox.
+    /// Whether the child gave up on this mailbox. Partner of [`Shared::set_fault`].
     #[inline(always)]
     pub(crate) fn has_fault(&self) -> bool {
         self.fault.as_slice()[0].load(OBSERVE) != 0

@@ -8,6 +8,7 @@
 use loom::thread;
 
 use crate::bell::Doorbell;
+use crate::board::{self, Board};
 use crate::child::ChildEnd;
 use crate::events::Event;
 use crate::frame::Identity;
@@ -16,8 +17,9 @@ use crate::message::Outcome;
 use crate::parent::ParentEnd;
 use crate::poison::Cause;
 use crate::request::{NextError, Request};
-use crate::sync::{AtomicU32, Ordering, futex};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, futex};
 use crate::wait::{Activity, DeathWords, Immortal, Probe, WaitError, Waiter};
+use crate::words::Words;
 
 mod death;
 
@@ -207,6 +209,57 @@ fn a_control_request_goes_before_the_task_behind_it() {
             }
             done |= matches!(parent.poll().unwrap(), Some(Event::Done { .. }));
         }
+        server.join().unwrap();
+    });
+}
+
+/// Who hears of records over the doorbell finds each of them, in the pipe or among the lost. The pipe is a relaxed
+/// word here: the kernel's own would order more than the board promises.
+#[test]
+fn a_record_that_was_told_of_is_found() {
+    model(|| {
+        let doorbell = Doorbell::modelled();
+        let board = Board::new(Words::modelled(board::WORDS));
+        let pipe = loom::sync::Arc::new(AtomicU64::new(0));
+        let sender = thread::spawn({
+            let (doorbell, board, pipe) = (doorbell.clone(), board.clone(), pipe.clone());
+            move || {
+                pipe.fetch_add(1, Ordering::Relaxed);
+                board.tell_sent();
+                doorbell.ring();
+            }
+        });
+        let loser = thread::spawn({
+            let (doorbell, board) = (doorbell.clone(), board.clone());
+            move || {
+                board.tell_lost();
+                doorbell.ring();
+            }
+        });
+        let ready = || board.told() == 2;
+        doorbell
+            .wait(&mut Waiter::new(), &Immortal, Activity::Idle, None, ready)
+            .unwrap();
+        assert_eq!((pipe.load(Ordering::Relaxed), board.lost()), (1, 1));
+        sender.join().unwrap();
+        loser.join().unwrap();
+    });
+}
+
+/// What a child has answered counts, although it gave the mailbox up right afterwards.
+#[test]
+fn giving_up_overtakes_no_answer() {
+    model(|| {
+        let (mut parent, mut child) = ends(1);
+        let server = thread::spawn(move || {
+            serve(&mut child, 1);
+            child.poison(Cause::Told("enough".to_owned()));
+        });
+        submit(&mut parent, 1);
+        await_done(&mut parent, 1);
+        parent.wait(&mut Waiter::new(), &Immortal, None).unwrap();
+        let poisoned = parent.poll().unwrap_err();
+        assert!(matches!(poisoned.cause(), Cause::PeerGaveUp { .. }));
         server.join().unwrap();
     });
 }

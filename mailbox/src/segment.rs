@@ -112,8 +112,10 @@ pub enum SegmentError {
         #[source]
         source: std::io::Error,
     },
-    /// A received descriptor is not a segment of the size that was announced.
-    #[error("map a received segment: announced {expected} bytes, the descriptor has {found}")]
+    /// A received descriptor is not a segment of the size that was announced, or nothing was announced.
+    #[error(
+        "map a received segment: announced {expected} bytes, the descriptor has {found} (they must be equal, and not 0)"
+    )]
     WrongSize {
         /// Bytes announced.
         expected: usize,
@@ -121,7 +123,7 @@ pub enum SegmentError {
         found: u64,
     },
     /// A received descriptor could still be truncated by its other holders, so that mapping it would
-    /// mean a SIGBUS at their pleasure.
+    /// mean a SIGBUS at their pleasure. So can everything that is no memfd.
     #[error(
         "map a received segment: it is not sealed against changing its size (seals {seals:#x})"
     )]
@@ -137,6 +139,14 @@ pub enum SegmentError {
         /// Length of the range.
         len: usize,
         /// Size of the segment.
+        bytes: usize,
+    },
+    /// A received descriptor does not allow what it was to be mapped for.
+    #[error(
+        "map a received segment of {bytes} bytes for writing: its descriptor allows only reading (map it with `Segment::map_readonly`)"
+    )]
+    ReadOnlyFd {
+        /// Size of the segment, in bytes.
         bytes: usize,
     },
     /// A store into a segment that is mapped read-only here.
@@ -191,9 +201,14 @@ impl Segment {
     /// Maps a received descriptor for reading and writing, after checking that it is sealed and has
     /// exactly `expected_bytes`.
     ///
+    /// Whether its pages are reserved is not checked here, and whoever may write can give them back
+    /// ([`Segment::release`]): they read as zeros then, and the kernel finds others at the next access. Where the
+    /// machine may be full and the sender is not trusted, call [`Segment::reserve`] before each access.
+    ///
     /// # Errors
     ///
-    /// [`SegmentError::WrongSize`], [`SegmentError::NotSealed`], or [`SegmentError::Os`].
+    /// [`SegmentError::WrongSize`], [`SegmentError::NotSealed`], [`SegmentError::ReadOnlyFd`],
+    /// [`SegmentError::OutOfMemory`], or [`SegmentError::Os`].
     pub fn from_fd(fd: OwnedFd, expected_bytes: usize) -> Result<Segment, SegmentError> {
         check_received(&fd, expected_bytes)?;
         Segment::map(fd, expected_bytes, Access::ReadWrite)
@@ -275,20 +290,24 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// [`SegmentError::OutOfMemory`] or [`SegmentError::OutOfBounds`].
+    /// [`SegmentError::OutOfMemory`], [`SegmentError::OutOfBounds`], or [`SegmentError::Os`] where the descriptor
+    /// does not allow writing.
     pub fn reserve(&self, offset: usize, len: usize) -> Result<(), SegmentError> {
         self.check(offset, len)?;
         reserve_pages(self.fd.as_fd(), offset, len)
     }
 
-    /// Returns the pages of a range to the machine: it reads as zeros, and must be reserved again before
-    /// the next access.
+    /// Returns the pages of a range to the machine: it reads as zeros, in every process, and must be reserved
+    /// again before the next access. Pages that lie in it only in part are zeroed in that part and stay.
     ///
     /// # Errors
     ///
     /// [`SegmentError::OutOfBounds`] or [`SegmentError::Os`].
     pub fn release(&self, offset: usize, len: usize) -> Result<(), SegmentError> {
         self.check(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
         let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
         fallocate(&self.fd, flags, offset as libc::off_t, len as libc::off_t)
             .map_err(|e| os("fallocate(PUNCH_HOLE)", self.len(), e))
@@ -372,7 +391,12 @@ impl Segment {
             Access::ReadOnly => options.map_raw_read_only(&fd),
             Access::ReadWrite => options.map_raw(&fd),
         };
-        let map = map.map_err(|source| refused("mmap", bytes, source))?;
+        let map = map.map_err(|source| match source.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) if access == Access::ReadWrite => {
+                SegmentError::ReadOnlyFd { bytes }
+            }
+            _ => refused("mmap", bytes, source),
+        })?;
         Ok(Segment { fd, map, access })
     }
 
@@ -501,8 +525,11 @@ fn check_received(fd: &OwnedFd, expected: usize) -> Result<(), SegmentError> {
     if found != expected as u64 || expected == 0 {
         return Err(SegmentError::WrongSize { expected, found });
     }
-    let seals =
-        fcntl(fd, FcntlArg::F_GET_SEALS).map_err(|e| os("fcntl(F_GET_SEALS)", expected, e))?;
+    let seals = match fcntl(fd, FcntlArg::F_GET_SEALS) {
+        // A file that can have no seals.
+        Err(Errno::EINVAL) => 0,
+        answer => answer.map_err(|e| os("fcntl(F_GET_SEALS)", expected, e))?,
+    };
     let needed = (SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW).bits();
     if seals & needed != needed {
         return Err(SegmentError::NotSealed { seals });

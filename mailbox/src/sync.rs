@@ -37,6 +37,13 @@ pub(crate) const OBSERVE: Ordering = if cfg!(weaken = "observe") {
 /// The body of a frame needs no order of its own: its stamp orders it.
 pub(crate) const BODY: Ordering = Ordering::Relaxed;
 
+/// A number that nobody else in this process has been given.
+pub(crate) fn unique() -> u64 {
+    // Of the standard library in models too: it tells things apart and is no part of a protocol.
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
 /// Stands between publishing and looking at the peer's parked flag. Partner: [`parker_fence`].
 #[inline(always)]
 pub(crate) fn ringer_fence() {

@@ -21,6 +21,9 @@ const LAYOUT: Layout = Layout {
 const FRAMES_AT: usize = 512;
 const FRAME_STEP: usize = 384;
 
+/// Bytes of the header of a message on a descriptor channel.
+const HEADER_BYTES: usize = 32;
+
 fn dup(fd: impl AsFd) -> OwnedFd {
     fd.as_fd()
         .try_clone_to_owned()
@@ -103,8 +106,10 @@ pub fn packet(bytes: &[u8]) {
         return;
     }
     match theirs.try_recv() {
-        Ok(message) => assert!(message.is_some_and(|m| m.fds.is_empty()) && bytes.len() == 24),
-        Err(_) => assert_ne!(bytes.len(), 24),
+        Ok(message) => {
+            assert!(message.is_some_and(|m| m.fds.is_empty()) && bytes.len() == HEADER_BYTES)
+        }
+        Err(_) => assert_ne!(bytes.len(), HEADER_BYTES),
     }
 }
 

@@ -57,6 +57,37 @@ fn a_full_ring_says_what_is_in_the_way() {
 }
 
 #[test]
+#[should_panic(expected = "freed on the ring that it was cut from")]
+fn a_block_of_another_ring_is_not_taken_for_one_of_its_own() {
+    let (mut ring, mut other) = (ring(1024), self::ring(1024));
+    let (_ours, theirs) = (
+        ring.allocate(64, 1).unwrap(),
+        other.allocate(64, 1).unwrap(),
+    );
+    ring.free(theirs);
+}
+
+#[test]
+fn a_ring_of_no_size_and_one_of_every_size_are_errors() {
+    for bytes in [0, usize::MAX, isize::MAX as usize] {
+        let refused = HeapRing::create("test ring", bytes).unwrap_err();
+        assert!(
+            matches!(refused, SegmentError::Size { .. }),
+            "{bytes}: {refused}"
+        );
+    }
+    let mut ring = ring(1);
+    assert_eq!(ring.total(), BLOCK_ALIGN);
+    for bytes in [0, BLOCK_ALIGN + 1, usize::MAX] {
+        let refused = ring.allocate(bytes, 1).unwrap_err();
+        assert!(
+            matches!(refused, RingError::Never { .. }),
+            "{bytes}: {refused}"
+        );
+    }
+}
+
+#[test]
 fn a_block_never_wraps_around_the_end() {
     let mut ring = ring(1024);
     let a = ring.allocate(640, 1).unwrap();

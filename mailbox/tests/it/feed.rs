@@ -100,3 +100,53 @@ fn a_writer_that_breaks_the_framing_costs_what_is_in_the_pipe_and_no_more() {
     writer.write(b"after");
     assert_eq!(read(&mut feed).0, [b"after"]);
 }
+
+#[test]
+fn a_reading_ends_although_a_writer_never_does() {
+    let mut feed = feed();
+    let writer = twin(&feed);
+    let mut next = 0_u32;
+    let mut write = || {
+        let mut record = [0; 1000];
+        record[..4].copy_from_slice(&next.to_le_bytes());
+        assert_eq!(writer.write(&record), Told::Sent);
+        next += 1;
+    };
+    (0..200).for_each(|_| write());
+    let mut expected = 0_u32;
+    for _ in 0..3 {
+        let told = feed.writer().told();
+        // Whatever is read is replaced at once: the pipe never becomes empty.
+        let missed = feed.read(|record| {
+            assert_eq!(record[..4], expected.to_le_bytes());
+            expected += 1;
+            write();
+        });
+        assert_eq!(missed, Missed::default());
+        assert!(u64::from(expected) >= told, "what was told before is there");
+    }
+}
+
+#[test]
+fn a_broken_framing_is_told_once_however_many_readings_it_takes() {
+    let mut feed = feed();
+    let writer = twin(&feed);
+    let [_, pipe, _] = feed.writer().fds();
+    let pipe = pipe.try_clone_to_owned().unwrap();
+    let garbage = || nix::unistd::write(&pipe, &[0xff; 4096]).is_ok();
+    while garbage() {}
+    let mut malformed = 0;
+    for _ in 0..3 {
+        // As much again as the reading has taken: the pipe is never seen empty.
+        malformed += read(&mut feed).1.malformed;
+        while garbage() {}
+    }
+    // The last reading ends where the pipe is empty, and what comes then is a record again.
+    malformed += read(&mut feed).1.malformed + read(&mut feed).1.malformed;
+    assert_eq!(malformed, 1);
+    writer.write(b"after");
+    assert_eq!(
+        read(&mut feed),
+        (vec![b"after".to_vec()], Missed::default())
+    );
+}

@@ -48,6 +48,11 @@ proptest! {
 }
 
 #[test]
+fn a_packet_of_any_length_is_taken_or_dropped_as_its_length_says() {
+    (1..100).for_each(|len| bodies::packet(&vec![0xff; len]));
+}
+
+#[test]
 fn inputs_that_once_found_a_fault_stay_harmless() {
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/regressions");
     let mut n_inputs = 0;

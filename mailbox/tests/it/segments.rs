@@ -54,12 +54,67 @@ fn a_descriptor_that_could_still_be_truncated_is_refused() {
     let file = tempfile_without_seals();
     let refused = Segment::from_fd(file, 4096).unwrap_err();
     assert!(
-        matches!(
-            refused,
-            SegmentError::NotSealed { .. } | SegmentError::Os { .. }
-        ),
+        matches!(refused, SegmentError::NotSealed { .. }),
         "{refused}"
     );
+}
+
+#[test]
+fn whatever_is_no_segment_is_refused_and_says_why() {
+    let (pipe, _tail) = nix::unistd::pipe().unwrap();
+    let refused = Segment::from_fd(pipe, 4096).unwrap_err();
+    assert!(
+        matches!(refused, SegmentError::WrongSize { found: 0, .. }),
+        "{refused}"
+    );
+    // A file of a disk: of the size that was announced, and of a kind that cannot be sealed.
+    let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+    let bytes = usize::try_from(file.metadata().unwrap().len()).unwrap();
+    let refused = Segment::from_fd(file.into(), bytes).unwrap_err();
+    assert!(
+        matches!(refused, SegmentError::NotSealed { .. }),
+        "{refused}"
+    );
+    let directory = std::fs::File::open(std::env::temp_dir()).unwrap();
+    let bytes = usize::try_from(directory.metadata().unwrap().len()).unwrap();
+    assert!(Segment::from_fd(directory.into(), bytes.max(1)).is_err());
+}
+
+#[test]
+fn a_range_of_no_bytes_is_reserved_and_released_for_nothing() {
+    let segment = Segment::create("test", 4096).unwrap();
+    for offset in [0, 1, 4096] {
+        segment.reserve(offset, 0).unwrap();
+        segment.release(offset, 0).unwrap();
+    }
+    assert!(segment.release(4097, 0).is_err());
+}
+
+#[test]
+fn released_pages_read_as_zeros_in_every_mapping_and_hold_bytes_again() {
+    let segment = Segment::create("test", 3 * 4096).unwrap();
+    let twin = Segment::from_fd(dup(&segment), 3 * 4096).unwrap();
+    segment.write_at(0, &[7; 3 * 4096]).unwrap();
+    segment.release(4096 - 1, 4096 + 2).unwrap();
+    let mut copy = [0; 3 * 4096];
+    twin.read_at(0, &mut copy).unwrap();
+    let zeros = copy.iter().filter(|&&byte| byte == 0).count();
+    assert_eq!((zeros, copy[4094], copy[8193]), (4096 + 2, 7, 7));
+    segment.reserve(0, 3 * 4096).unwrap();
+    twin.write_at(5000, b"again").unwrap();
+    segment.read_at(5000, &mut copy[..5]).unwrap();
+    assert_eq!(&copy[..5], b"again");
+}
+
+#[test]
+fn a_mapping_outlives_its_descriptors_and_its_creator() {
+    let segment = Segment::create("test", 4096).unwrap();
+    segment.write_at(9, b"kept").unwrap();
+    let twin = Segment::from_fd(dup(&segment), 4096).unwrap();
+    drop(segment);
+    let mut copy = [0; 4];
+    twin.read_at(9, &mut copy).unwrap();
+    assert_eq!(&copy, b"kept");
 }
 
 fn tempfile_without_seals() -> OwnedFd {
@@ -92,7 +147,11 @@ fn a_read_only_descriptor_cannot_be_mapped_for_writing() {
     let segment = Segment::create("test", 4096).unwrap();
     segment.write_at(5, b"seen").unwrap();
     let fd = segment.readonly_fd().unwrap();
-    assert!(Segment::from_fd(fd.try_clone().unwrap(), 4096).is_err());
+    let refused = Segment::from_fd(fd.try_clone().unwrap(), 4096).unwrap_err();
+    assert!(
+        matches!(refused, SegmentError::ReadOnlyFd { bytes: 4096 }),
+        "{refused}"
+    );
     let reader = Segment::map_readonly(fd, 4096).unwrap();
     assert_eq!(reader.access(), Access::ReadOnly);
     let mut copy = [0; 4];
