@@ -141,6 +141,10 @@ impl ChildEnd {
     /// # Errors
     ///
     /// [`Refused`] with the task, which is still open: nothing has changed.
+    ///
+    /// # Panics
+    ///
+    /// If the task is one of another mailbox.
     #[inline]
     pub fn complete(
         &mut self,
@@ -169,6 +173,10 @@ impl ChildEnd {
     /// # Errors
     ///
     /// [`Refused`] with the request, which is still open: nothing has changed.
+    ///
+    /// # Panics
+    ///
+    /// If the request is one of another mailbox.
     pub fn reply(
         &mut self,
         control: Control,

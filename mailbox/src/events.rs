@@ -49,12 +49,17 @@ pub struct Staged {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// Every frame is taken.
+    /// Every task frame is taken.
     #[error("submit: all {frames} frames are taken (poll until one is free)")]
     Full {
-        /// Frames of this kind that the mailbox has.
+        /// Task frames that the mailbox has.
         frames: usize,
     },
+    /// The control frame is taken by an earlier request, given up or not.
+    #[error(
+        "send a control request: the one before is unanswered (poll for its answer, also after giving it up)"
+    )]
+    ControlTaken,
     /// The endpoint was given up.
     #[error("submit")]
     Poisoned(#[from] Poisoned),

@@ -334,10 +334,17 @@ impl Bytes {
     fn resize(&mut self, len: usize) -> &mut [u64] {
         let n_words = len.div_ceil(WORD);
         if n_words > self.words.len() {
-            self.words = vec![0; n_words].into();
+            self.grow(n_words);
         }
         self.len = len;
         &mut self.words[..n_words]
+    }
+
+    /// Apart, so that the path of every message saves no register for it.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, n_words: usize) {
+        self.words = vec![0; n_words].into();
     }
 
     #[inline]

@@ -25,7 +25,7 @@ pub struct Layout {
     pub task_bytes: usize,
     /// Bytes of payload that the control frame holds in each direction; at least 96 are kept.
     pub control_bytes: usize,
-    /// Bytes to which one payload may grow by spilling. Costs address space, and memory once used.
+    /// Bytes to which one payload may grow by spilling, rounded up to pages. Costs address space, and memory once used.
     /// At most 16 MiB - 1 of a payload can be used.
     pub spill_bytes: usize,
 }

@@ -203,12 +203,12 @@ impl ParentEnd {
     ///
     /// # Errors
     ///
-    /// [`SubmitError`]; nothing has changed then. [`SubmitError::Full`] while an earlier request, even
+    /// [`SubmitError`]; nothing has changed then. [`SubmitError::ControlTaken`] while an earlier request, even
     /// an abandoned one, is unanswered.
     pub fn control(&mut self, kind: u8, payload: &[u8]) -> Result<ControlId, SubmitError> {
         self.check_open()?;
         if self.control.state != ControlState::Idle {
-            return Err(SubmitError::Full { frames: 1 });
+            return Err(SubmitError::ControlTaken);
         }
         let sequence = following(self.control.sequence);
         let identity = Identity {

@@ -15,10 +15,14 @@ pub(crate) use mapped::{BellWord, Words};
 #[cfg(loom)]
 pub(crate) use modelled::{BellWord, Words};
 
-use crate::sync::BODY;
+use crate::sync::{AtomicU64, BODY};
 
 /// Bytes of one word.
 pub(crate) const WORD: usize = size_of::<u64>();
+
+/// Words that are stored in one go: half a cache line. (A plain loop is twice the instructions; that of the loads the
+/// compiler unrolls by itself.)
+const QUAD: usize = 4;
 
 impl Words {
     /// Stores `bytes` from word `first` on, the last word padded with zeros.
@@ -26,19 +30,20 @@ impl Words {
     /// The caller has checked that they fit: a violation is a bug of this crate and panics.
     #[inline(always)]
     pub(crate) fn write(&self, first: usize, bytes: &[u8]) {
-        let (chunks, tail) = bytes.as_chunks::<WORD>();
         let words = &self.as_slice()[first..];
         assert!(
             bytes.len() <= words.len() * WORD,
             "the caller has checked that the bytes fit"
         );
-        for (word, chunk) in words.iter().zip(chunks) {
-            word.store(u64::from_ne_bytes(*chunk), BODY);
+        let (quads, rest) = bytes.as_chunks::<{ QUAD * WORD }>();
+        for (words, quad) in words.as_chunks::<QUAD>().0.iter().zip(quads) {
+            let (values, _) = quad.as_chunks::<WORD>();
+            for (word, value) in words.iter().zip(values) {
+                word.store(u64::from_ne_bytes(*value), BODY);
+            }
         }
-        if !tail.is_empty() {
-            let mut last = [0; WORD];
-            last[..tail.len()].copy_from_slice(tail);
-            words[chunks.len()].store(u64::from_ne_bytes(last), BODY);
+        if !rest.is_empty() {
+            write_rest(&words[quads.len() * QUAD..], rest);
         }
     }
 
@@ -51,6 +56,20 @@ impl Words {
         for (copy, word) in out.iter_mut().zip(words) {
             *copy = word.load(BODY);
         }
+    }
+}
+
+/// Stores fewer bytes than a quad has, the last word padded with zeros.
+#[inline]
+fn write_rest(words: &[AtomicU64], bytes: &[u8]) {
+    let (chunks, tail) = bytes.as_chunks::<WORD>();
+    for (word, chunk) in words.iter().zip(chunks) {
+        word.store(u64::from_ne_bytes(*chunk), BODY);
+    }
+    if !tail.is_empty() {
+        let mut last = [0; WORD];
+        last[..tail.len()].copy_from_slice(tail);
+        words[chunks.len()].store(u64::from_ne_bytes(last), BODY);
     }
 }
 

@@ -180,7 +180,7 @@ fn a_control_request_passes_tasks_that_have_not_begun() {
     let id = parent.control(9, b"ask").unwrap();
     assert!(matches!(
         parent.control(9, b"again"),
-        Err(SubmitError::Full { frames: 1 })
+        Err(SubmitError::ControlTaken)
     ));
     let Some(Request::Control(control)) = child.try_next().unwrap() else {
         panic!("the control request comes first");

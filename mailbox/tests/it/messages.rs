@@ -48,6 +48,15 @@ fn a_refused_submit_says_how_much_fits() {
         &full,
         "submit: all 2 frames are taken (poll until one is free)",
     );
+    parent.control(0, b"").unwrap();
+    check(
+        &parent.control(0, b"").unwrap_err(),
+        "send a control request: the one before is unanswered (poll for its answer, also after giving it up)",
+    );
+    let Some(Request::Control(control)) = child.try_next().unwrap() else {
+        panic!("no request")
+    };
+    child.reply(control, Ok(&[])).unwrap();
     let Some(Request::Task(task)) = child.try_next().unwrap() else {
         panic!("no task")
     };
