@@ -258,13 +258,11 @@ impl Shared {
     }
 
     /// Raises the mailbox's life word. Parent only. Partner of [`Shared::life`].
+    ///
+    /// The fence of the ring after each earlier message would order it as well; so no model can tell that the order is
+    /// needed here. It stays, so that this word does not depend on the bell.
     pub(crate) fn set_life(&self, life: Life) {
-        let order = if cfg!(weaken = "life") {
-            Ordering::Relaxed
-        } else {
-            PUBLISH
-        };
-        self.life.as_slice()[0].store(life as u64, order);
+        self.life.as_slice()[0].store(life as u64, PUBLISH);
     }
 
     /// The mailbox's life word. Any value that is not one of its own counts as poisoned. Partner of
@@ -278,14 +276,10 @@ impl Shared {
         }
     }
 
-    /// Tells the parent that the child gave up on this mailbox. Child only. Partner of [`Shared::has_fault`].
+    /// Tells the parent that the child gave up on this mailbox. Child only. Partner of [`Shared::has_fault`]; for
+    /// its order see [`Shared::set_life`].
     pub(crate) fn set_fault(&self) {
-        let order = if cfg!(weaken = "fault") {
-            Ordering::Relaxed
-        } else {
-            PUBLISH
-        };
-        self.fault.as_slice()[0].store(1, order);
+        self.fault.as_slice()[0].store(1, PUBLISH);
     }
 
     /// Whether the child gave up on this mailbox. Partner of [`Shared::set_fault`].

@@ -25,6 +25,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, SealFlag, fallocate, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::resource::{Resource, getrlimit};
 
 /// A piece of shared memory, mapped into this process.
 ///
@@ -59,7 +60,7 @@ pub struct SegmentOptions {
 /// Which pages of a segment are reserved when it is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reserve {
-    /// Every page: no access can ever fail.
+    /// Every page: no access can fail, unless somebody releases pages.
     #[default]
     All,
     /// The first so many bytes. The rest costs nothing until [`Segment::reserve`] is called for it,
@@ -89,6 +90,18 @@ pub enum SegmentError {
         name: String,
         /// Size asked for, in bytes.
         bytes: usize,
+    },
+    /// A segment counts as a file, and this process may make none of that size; the kernel would end it with SIGXFSZ.
+    #[error(
+        "create segment `{name}` of {bytes} bytes: this process may make files of at most {limit} bytes (RLIMIT_FSIZE), and a segment counts as one"
+    )]
+    FileLimit {
+        /// Name given for diagnostics.
+        name: String,
+        /// Size asked for, in bytes.
+        bytes: usize,
+        /// The limit, in bytes.
+        limit: u64,
     },
     /// The machine has not the memory. Nothing was reserved.
     #[error(
@@ -161,8 +174,8 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// [`SegmentError::Size`], [`SegmentError::OutOfMemory`] when the machine cannot back it, or
-    /// [`SegmentError::Os`].
+    /// [`SegmentError::Size`], [`SegmentError::FileLimit`], [`SegmentError::OutOfMemory`] when the machine cannot
+    /// back it, or [`SegmentError::Os`].
     pub fn create(name: &str, bytes: usize) -> Result<Segment, SegmentError> {
         Segment::create_with(name, bytes, SegmentOptions::default())
     }
@@ -183,6 +196,7 @@ impl Segment {
                 bytes,
             });
         }
+        check_file_limit(name, bytes)?;
         let fd = File::from(new_memfd(name, bytes)?);
         fd.set_len(bytes as u64)
             .map_err(|source| refused("ftruncate", bytes, source))?;
@@ -467,6 +481,20 @@ fn new_memfd(name: &str, bytes: usize) -> Result<OwnedFd, SegmentError> {
             other => Err(other),
         })
         .map_err(|e| os("memfd_create", bytes, e))
+}
+
+/// Refuses what would raise a signal that ends this process.
+fn check_file_limit(name: &str, bytes: usize) -> Result<(), SegmentError> {
+    let (limit, _) =
+        getrlimit(Resource::RLIMIT_FSIZE).map_err(|e| os("getrlimit(RLIMIT_FSIZE)", bytes, e))?;
+    match bytes as u64 > limit {
+        false => Ok(()),
+        true => Err(SegmentError::FileLimit {
+            name: name.to_owned(),
+            bytes,
+            limit,
+        }),
+    }
 }
 
 /// `fallocate`, in steps that a signal may interrupt without losing what the earlier steps did.

@@ -1,8 +1,9 @@
-//! Memory without a name: nothing to adopt, nothing to sweep, nothing that an exit removes.
+//! Memory without a name: nothing to adopt, nothing to sweep, nothing that an exit removes; and limits of a process.
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use mailbox::Segment;
+use mailbox::{Segment, SegmentError};
+use nix::sys::resource::{Resource, setrlimit};
 
 use crate::kid::{Kid, kill_self};
 
@@ -28,5 +29,34 @@ pub(crate) fn nameless() {
     assert_eq!(
         (&copy[..5], &copy[8..13], &copy[100..]),
         (&b"clean"[..], &b"crash"[..], &b"still here"[..])
+    );
+}
+
+/// A limit of this process is an error, never the signal by which the kernel enforces it.
+pub(crate) fn limited() {
+    setrlimit(Resource::RLIMIT_FSIZE, 1 << 20, 1 << 20).unwrap();
+    Segment::create("as large as may be", 1 << 20).unwrap();
+    let refused = Segment::create("too large", (1 << 20) + 1).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            SegmentError::FileLimit {
+                limit: 0x10_0000,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    setrlimit(Resource::RLIMIT_NOFILE, 3, 3).unwrap();
+    let refused = Segment::create("one too many", 4096).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            SegmentError::Os {
+                call: "memfd_create",
+                ..
+            }
+        ),
+        "{refused}"
     );
 }

@@ -49,5 +49,9 @@ fn main() {
             "no_memory_has_a_name_and_no_exit_takes_it_away",
             leftovers::nameless,
         ),
+        (
+            "limits_of_a_process_are_errors_and_no_signals",
+            leftovers::limited,
+        ),
     ]);
 }
