@@ -6,6 +6,7 @@
 //! did not come back is an error.
 
 mod catalog;
+mod comparison;
 mod example_process;
 mod measure;
 
@@ -36,7 +37,8 @@ const LIMIT_S: u64 = 900;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// Measures to take (default: all).
+    /// Measures to take (default: all but the comparisons with other people's programs, `*_vs_*`, whose
+    /// programs nobody compiles who does not name them).
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Print one JSON array to standard output, and nothing else there.
@@ -61,7 +63,7 @@ impl Args {
             return Ok(Verdict::Passed);
         }
         let (mut measures, mut failures) = (Vec::new(), 0);
-        for program in &chosen {
+        for program in chosen.iter().filter(|program| self.asks_for(program)) {
             if interrupt::came().is_some() {
                 break;
             }
@@ -83,12 +85,21 @@ impl Args {
         );
         Ok(Verdict::of(failures == 0))
     }
+
+    /// Whether a program that was chosen is to run: comparisons only when they are named.
+    fn asks_for(&self, program: &Program) -> bool {
+        !self.names.is_empty() || !matches!(program.source, Source::Comparison(_))
+    }
 }
 
 /// Runs a program; the measures that were asked of it, or what is wrong with what came back.
 fn take(workspace: &Workspace, program: &Program) -> Result<Vec<Measure>, String> {
     match &program.source {
         Source::ExampleProcess => Ok(vec![example_process::measure(workspace)?]),
+        Source::Comparison(comparison) => {
+            let check = |output: &str| program.check(measure::from_json(output)?);
+            comparison.measure(workspace, check)
+        }
         Source::Bench { package, bench } => {
             let output = run_bench(workspace, package, bench, &program.measures)?;
             program.check(measure::from_json(&output)?)

@@ -2,6 +2,7 @@
 
 use std::{process::Command, time::Duration};
 
+use cargo_metadata::Package;
 use clap::ValueEnum;
 
 use crate::{
@@ -47,6 +48,8 @@ enum Stage {
     Tidy,
     /// Clippy has nothing to say about any target.
     Clippy,
+    /// Every crate that has features builds without them; all other stages have them all.
+    Features,
     /// All unit and integration tests.
     Test,
     /// All code in documentation compiles and runs.
@@ -112,6 +115,7 @@ impl Run<'_> {
             Stage::Fmt => self.tool(&name, "fmt", "rustfmt", 120, &["--all", "--check"]),
             Stage::Tidy => self.tidy(),
             Stage::Clippy => self.clippy(&name),
+            Stage::Features => self.features(),
             Stage::Test => self.tests(),
             Stage::Doctest => {
                 suite::doc_tests(&mut self.report, self.workspace, &self.crates, None);
@@ -144,10 +148,24 @@ impl Run<'_> {
     }
 
     fn clippy(&mut self, name: &str) {
-        let chosen = self.crates.options();
+        let chosen = self.crates.options_with_features();
         let mut args: Vec<&str> = chosen.iter().map(String::as_str).collect();
         args.extend(["--all-targets", "--", "-D", "warnings"]);
         self.tool(name, "clippy", "clippy", 900, &args);
+    }
+
+    fn features(&mut self) {
+        let has_features = |package: &&Package| !package.features.is_empty();
+        for package in self.workspace.members().into_iter().filter(has_features) {
+            let name = package.name.as_str();
+            if self.crates.contains(name) {
+                let chosen = format!("--package={name}");
+                let args = ["check", &chosen, "--lib", "--no-default-features"];
+                let label = format!("features {name} without");
+                self.report
+                    .run(cargo::step(self.workspace, label, 600, args));
+            }
+        }
     }
 
     fn tests(&mut self) {
@@ -171,7 +189,7 @@ impl Run<'_> {
 
     fn rustdoc(&mut self) {
         let mut args = vec!["doc".to_owned(), "--no-deps".to_owned()];
-        args.extend(self.crates.options());
+        args.extend(self.crates.options_with_features());
         let mut step = cargo::step(self.workspace, "rustdoc", 600, args);
         step.command.env("RUSTDOCFLAGS", "-D warnings");
         self.report.run(step);

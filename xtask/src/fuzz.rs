@@ -5,8 +5,13 @@
 //!
 //! cargo-fuzz itself is not needed: a target is an ordinary program that is built by a nightly
 //! compiler with the instrumentation that its runner looks for ([`INSTRUMENTATION`]).
+//!
+//! Building and running are steps of their own. The runner is some twenty files of C++, a minute and a half of a free
+//! core; it is built once for all targets, and a build that is ended at its limit would begin anew the next time. So
+//! the limit of a build is one that only a hung one reaches.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -44,6 +49,9 @@ struct Target {
     name: String,
 }
 
+/// Why nothing can be fuzzed.
+const NO_NIGHTLY: &str = "no nightly compiler: `rustup toolchain install nightly`";
+
 /// What tells the fuzzer where an input led, and finds accesses to memory that is not the
 /// decoder's.
 const INSTRUMENTATION: &str = "--cfg fuzzing -Cpasses=sancov-module \
@@ -53,25 +61,33 @@ const INSTRUMENTATION: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Zsanitizer=address -Cdebug-assertions -Ccodegen-units=1";
 
-/// How long a target may take to build.
-const BUILD_S: u64 = 900;
+/// How long the targets of a crate may take to build.
+const BUILD_S: u64 = 3600;
+/// How long a target may take to start and to end, beside its time.
+const MARGIN_S: u64 = 120;
 
 impl Args {
-    /// Runs the chosen targets one after the other.
+    /// Builds the chosen targets crate by crate, and runs them one after the other.
     pub(crate) fn run(&self, workspace: &Workspace) -> Result<Verdict, Error> {
         let mut report = Report::with_sweep();
         let host = nightly_host();
+        let mut by_dir: BTreeMap<PathBuf, Vec<Target>> = BTreeMap::new();
         for target in self.chosen(&targets(workspace))? {
-            let name = format!("fuzz {}", target.name);
-            match &host {
-                Some(host) => {
-                    let command = self.command(workspace, &target, host)?;
-                    report.run(Step::of(name, self.seconds + BUILD_S, command));
+            by_dir.entry(target.dir.clone()).or_default().push(target);
+        }
+        for (dir, targets) in by_dir {
+            let Some(host) = &host else {
+                for target in targets {
+                    report.skip(target.step(), NO_NIGHTLY);
                 }
-                None => report.skip(
-                    name,
-                    "no nightly compiler: `rustup toolchain install nightly`",
-                ),
+                continue;
+            };
+            if report.run(build(workspace, &dir, &targets, host)).is_some() {
+                for target in targets {
+                    let command = self.command(workspace, &target, host)?;
+                    let limit_s = self.seconds + MARGIN_S;
+                    report.run(Step::of(target.step(), limit_s, command));
+                }
             }
         }
         Ok(report.finish())
@@ -91,10 +107,7 @@ impl Args {
         Ok(all.iter().filter(is_chosen).cloned().collect())
     }
 
-    /// Builds and runs a target.
-    ///
-    /// The platform is named although it is the own one: then build scripts and macros, which run
-    /// in the compiler, are not instrumented.
+    /// Runs a target that was built.
     fn command(
         &self,
         workspace: &Workspace,
@@ -103,19 +116,53 @@ impl Args {
     ) -> Result<Command, Error> {
         let corpus = made(target.dir.join("corpus").join(&target.name))?;
         let artifacts = made(target.dir.join("artifacts").join(&target.name))?;
-        let mut command = nightly("cargo");
-        command.args(["run", "--release", "--target", host, "--bin", &target.name]);
-        command
-            .arg("--target-dir")
-            .arg(workspace.target_dir().join("fuzz"));
-        command.arg("--").arg(corpus);
+        let built = target_dir(workspace).join(host).join("release");
+        let mut command = Command::new(built.join(&target.name));
+        command.arg(corpus).args(target.regressions());
         command.arg(format!("-artifact_prefix={}/", artifacts.display()));
         command.arg(format!("-max_total_time={}", self.seconds));
-        command
-            .env("RUSTFLAGS", INSTRUMENTATION)
-            .current_dir(&target.dir);
+        command.current_dir(&target.dir);
         Ok(command)
     }
+}
+
+impl Target {
+    /// Inputs that once found something, kept with the sources under the target's name without the crate's: read, and
+    /// never written.
+    fn regressions(&self) -> Option<PathBuf> {
+        let of_target = |dir: &PathBuf| {
+            let name = dir.file_name().unwrap_or_default().to_string_lossy();
+            self.name.ends_with(&format!("_{name}"))
+        };
+        let dirs = fs::read_dir(self.dir.join("regressions")).ok()?;
+        dirs.flatten().map(|entry| entry.path()).find(of_target)
+    }
+
+    /// What the table calls its run.
+    fn step(&self) -> String {
+        format!("fuzz {}", self.name)
+    }
+}
+
+/// Builds the targets of one package.
+///
+/// The platform is named although it is the own one: then build scripts and macros, which run in the compiler, are not
+/// instrumented.
+fn build(workspace: &Workspace, dir: &Path, targets: &[Target], host: &str) -> Step {
+    let mut command = nightly("cargo");
+    command.args(["build", "--release", "--target", host]);
+    for target in targets {
+        command.args(["--bin", &target.name]);
+    }
+    command.arg("--target-dir").arg(target_dir(workspace));
+    command.env("RUSTFLAGS", INSTRUMENTATION).current_dir(dir);
+    let of = dir.strip_prefix(workspace.root()).unwrap_or(dir);
+    Step::of(format!("build {}", of.display()), BUILD_S, command)
+}
+
+/// Where targets are built: one place for all crates, which share the runner.
+fn target_dir(workspace: &Workspace) -> PathBuf {
+    workspace.target_dir().join("fuzz")
 }
 
 /// `dir`, which exists afterwards.

@@ -37,6 +37,14 @@ impl Crates {
         matches!(self, Self::Only(names) if names.is_empty())
     }
 
+    /// Cargo's options that select them, with all of their features: a feature only adds, so that one build serves
+    /// the tests with it and without.
+    pub(crate) fn options_with_features(&self) -> Vec<String> {
+        let mut options = self.options();
+        options.push("--all-features".to_owned());
+        options
+    }
+
     /// Cargo's options that select them.
     pub(crate) fn options(&self) -> Vec<String> {
         match self {
@@ -59,7 +67,7 @@ pub(crate) fn build(
 ) -> Option<Vec<Program>> {
     let mut args = vec!["test".to_owned(), "--no-run".to_owned()];
     args.push("--message-format=json-render-diagnostics".to_owned());
-    args.extend(crates.options());
+    args.extend(crates.options_with_features());
     let messages = report.run(cargo::step(
         workspace,
         "build tests and examples",
@@ -70,7 +78,7 @@ pub(crate) fn build(
     if programs.iter().any(Program::tests_an_example) {
         let mut args = vec!["build".to_owned(), "--examples".to_owned()];
         args.push("--message-format=json-render-diagnostics".to_owned());
-        args.extend(crates.options());
+        args.extend(crates.options_with_features());
         let messages = report.run(cargo::step(workspace, "build examples", 600, args))?;
         programs.retain(|program| program.role != Role::Example);
         programs.extend(cargo::programs(workspace, &messages));
@@ -114,7 +122,7 @@ pub(crate) fn doc_tests(
         "--doc".to_owned(),
         "--no-fail-fast".to_owned(),
     ];
-    args.extend(crates.options());
+    args.extend(crates.options_with_features());
     if let Some(filter) = filter {
         args.extend(["--".to_owned(), filter.to_owned()]);
     }

@@ -9,7 +9,11 @@ use std::{collections::BTreeMap, fmt};
 
 use cargo_metadata::{Package, TargetKind};
 
-use super::{example_process, measure::Measure};
+use super::{
+    comparison::{self, Comparison},
+    example_process,
+    measure::Measure,
+};
 use crate::{
     delegate::VECTOR_ADD,
     error::Error,
@@ -39,12 +43,15 @@ pub(crate) enum Source {
     Bench { package: String, bench: String },
     /// xtask itself, by running an example as a process.
     ExampleProcess,
+    /// A package outside the workspace.
+    Comparison(Comparison),
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bench { package, bench } => write!(f, "{package}/{bench}"),
+            Self::Comparison(comparison) => f.write_str(&comparison.name),
             Self::ExampleProcess => write!(f, "the example as a process"),
         }
     }
@@ -60,6 +67,10 @@ impl Catalog {
         if VECTOR_ADD.exists(workspace) {
             let measures = vec![example_process::NAME.to_owned()];
             programs.push(Program::whole(Source::ExampleProcess, measures));
+        }
+        for comparison in comparison::all(workspace)? {
+            let measures = comparison.measures.clone();
+            programs.push(Program::whole(Source::Comparison(comparison), measures));
         }
         Ok(Self { programs })
     }
