@@ -61,7 +61,7 @@ pub struct Doing {
     pub elapsed: Duration,
 }
 
-/// `node/chip-0: run chip callable \`add\`, run 3, for 12.3 s`
+/// `node/chip0: run chip callable \`add\`, run 3, for 12.3 s`
 impl std::fmt::Display for Doing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.worker, self.what)?;

@@ -1,4 +1,4 @@
-//! Typed slices over mapped shared memory: the one file of this crate with unsafe code.
+//! Typed slices over mapped shared memory: the unsafe code of this crate, with that of `remake.rs`.
 //!
 //! # Safety
 //!

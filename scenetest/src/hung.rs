@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! HUNG scene::case after 60.0 s, limit 60.0 s (its time is over), devices [0]
-//!   descendants=[node/chip-0 (4712)]
+//!   descendants=[chip0 (4712)]
 //!   process 4711 scene::case: sleeping, read from outside
 //!     doing node: build and drive a run, run 1, for 59.9 s
 //!     thread 4711 scene::case: sleeping in futex_do_wait

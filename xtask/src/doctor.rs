@@ -13,7 +13,7 @@ use crate::{
 
 /// Look at this machine: kernel features, cores, compilers, vendor libraries.
 ///
-/// For each thing that is missing, the table says what that costs. Exit code 1 only when the two
+/// For each thing that is missing, the table says what that costs. Exit code 1 only when the
 /// commands of the README cannot work here.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]

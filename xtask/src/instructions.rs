@@ -32,14 +32,26 @@ const NAME: &str = "instructions";
 
 /// Count the instructions of the hot paths, and hold them against the committed figures.
 ///
-/// Skipped where valgrind is not installed (but required where `CI` is set), or where the committed
-/// figures are of another toolchain.
+/// Skipped where the committed figures are of another toolchain, or where valgrind is not installed;
+/// with --required both are failures.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// Write what is counted now to taskgraph/benches/instructions.json instead.
     #[arg(long)]
     renew: bool,
+    /// Fail where the count cannot be held against the committed figures.
+    #[arg(long, conflicts_with = "renew")]
+    required: bool,
+}
+
+/// What becomes of the check where nothing can be compared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Otherwise {
+    /// It is skipped, with the reason.
+    Skip,
+    /// It fails.
+    Fail,
 }
 
 /// The committed figures, and what they are figures of.
@@ -67,29 +79,28 @@ impl Args {
         if self.renew {
             renew(&mut report, workspace)?;
         } else {
-            check(&mut report, workspace);
+            let otherwise = if self.required {
+                Otherwise::Fail
+            } else {
+                Otherwise::Skip
+            };
+            check(&mut report, workspace, otherwise);
         }
         Ok(report.finish())
     }
 }
 
 /// Counts, and fails what rose.
-pub(crate) fn check(report: &mut Report, workspace: &Workspace) {
-    if !has_valgrind() {
-        let why = "valgrind is not installed: `apt-get install valgrind`";
-        return match env::var_os("CI") {
-            Some(_) => report.fail(NAME, why),
-            None => report.skip(NAME, why),
-        };
-    }
+pub(crate) fn check(report: &mut Report, workspace: &Workspace, otherwise: Otherwise) {
     let baseline = match read(workspace) {
         Ok(baseline) => baseline,
         Err(why) => return report.fail(NAME, why),
     };
-    let here = Toolchain::here();
-    if here != baseline.toolchain {
-        let why = format!("{BASELINE} is of {}, this is {}", baseline.toolchain, here);
-        return report.skip(NAME, why);
+    if let Some(why) = obstacle(&baseline.toolchain, &Toolchain::here(), has_valgrind()) {
+        return match otherwise {
+            Otherwise::Skip => report.skip(NAME, why),
+            Otherwise::Fail => report.fail(NAME, why),
+        };
     }
     let Some(program) = build(report, workspace) else {
         return;
@@ -103,6 +114,14 @@ pub(crate) fn check(report: &mut Report, workspace: &Workspace) {
             (Err(why), _) => failed(why),
         });
     }
+}
+
+/// Why nothing that is counted here can be held against the committed figures.
+fn obstacle(committed: &Toolchain, here: &Toolchain, valgrind: bool) -> Option<String> {
+    if here != committed {
+        return Some(format!("{BASELINE} is of {committed}, this is {here}"));
+    }
+    (!valgrind).then(|| "valgrind is not installed: `apt-get install valgrind`".to_owned())
 }
 
 /// Whether a figure may be as it is.

@@ -1,4 +1,4 @@
-//! The README's example as a whole process: what a user waits for, from start to exit.
+//! The example `vector_add` as a whole process: what a user waits for, from start to exit.
 
 use std::{
     path::{Path, PathBuf},

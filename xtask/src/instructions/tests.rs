@@ -2,7 +2,7 @@
 
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
-use super::{counted, judge};
+use super::{Toolchain, counted, judge, obstacle};
 use crate::{
     report::Outcome,
     step::{End, Ran},
@@ -24,6 +24,24 @@ fn a_rise_of_more_than_five_percent_fails() {
     );
     check(1050.0, Outcome::Passed, "+5.0 %");
     check(700.0, Outcome::Passed, "-30.0 %");
+}
+
+#[test]
+fn the_toolchain_is_compared_before_anybody_is_told_to_install_valgrind() {
+    let of = |rustc: &str| Toolchain {
+        rustc: rustc.to_owned(),
+        host: "x86_64-unknown-linux-gnu".to_owned(),
+        rustflags: String::new(),
+    };
+    let why = |here, valgrind| obstacle(&of("rustc 1.95.0"), &of(here), valgrind);
+    let other = why("rustc 1.96.0", false).expect("another compiler");
+    assert!(
+        other.contains("is of rustc 1.95.0") && other.contains("this is rustc 1.96.0"),
+        "{other}"
+    );
+    let none = why("rustc 1.95.0", false).expect("no valgrind");
+    assert!(none.contains("apt-get install valgrind"), "{none}");
+    assert_eq!(why("rustc 1.95.0", true), None);
 }
 
 fn ran(stdout: &str, stderr: &str) -> Ran {

@@ -23,6 +23,20 @@ pub(super) const LAST_REVISED: Rule = Rule {
     check: revisions,
 };
 
+/// What a document points to is there.
+pub(super) const PATHS: Rule = Rule {
+    name: "doc-paths",
+    reason: "a path that is no more sends a reader to look for what was moved, and makes the rest of the page doubtful",
+    check: paths,
+};
+
+/// A document says a thing once.
+pub(super) const NO_REPEATED_LINE: Rule = Rule {
+    name: "no-repeated-line",
+    reason: "a line that stands twice is left over from a merge, or will be true in one of its places only",
+    check: repeated_lines,
+};
+
 fn readmes(tree: &Tree<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for member in tree.workspace.members() {
@@ -74,6 +88,57 @@ fn revisions(tree: &Tree<'_>) -> Vec<Finding> {
         .filter(|file| !file.text.to_lowercase().contains("last revised"))
         .map(|file| Finding::at(&file.path, 1, "no line says when it was last revised"))
         .collect()
+}
+
+/// Endings of the files that documents name.
+const NAMED_ENDINGS: [&str; 7] = [".rs", ".md", ".toml", ".json", ".c", ".h", ".yml"];
+
+/// Paths in backticks, from the root of the repository. What is not below one of its directories
+/// is no path from the root: a file of the reader's, or one that a sentence before it has placed.
+fn paths(tree: &Tree<'_>) -> Vec<Finding> {
+    let root = tree.workspace.root();
+    let is_missing = |code: &&str| {
+        let from_root = code
+            .split_once('/')
+            .is_some_and(|(first, _)| !first.is_empty() && root.join(first).is_dir());
+        let is_file = NAMED_ENDINGS.iter().any(|ending| code.ends_with(ending));
+        let is_plain = !code.contains(|c: char| c.is_whitespace() || "*<{$".contains(c));
+        from_root && is_file && is_plain && !code.contains("NAME") && !root.join(code).exists()
+    };
+    in_documents(tree, |line, _| {
+        let missing = line.split('`').skip(1).step_by(2).find(is_missing)?;
+        Some(format!("there is no `{missing}`"))
+    })
+}
+
+/// A line this long is a sentence that somebody wrote; shorter ones, such as table heads, recur.
+const SENTENCE: usize = 40;
+
+fn repeated_lines(tree: &Tree<'_>) -> Vec<Finding> {
+    in_documents(tree, |line, before| {
+        let is_sentence = line.len() >= SENTENCE && !line.starts_with(['|', '#']);
+        let at = before.iter().position(|earlier| *earlier == line)?;
+        is_sentence.then(|| format!("the line stands at line {} already", at + 1))
+    })
+}
+
+/// Applies `check` to each line of each page of `docs/` outside of blocks of code, with the lines
+/// before it.
+fn in_documents(tree: &Tree<'_>, check: impl Fn(&str, &[&str]) -> Option<String>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for file in tree
+        .ending("md")
+        .filter(|file| file.path.starts_with("docs/"))
+    {
+        let lines: Vec<&str> = file.text.lines().collect();
+        let mut in_code = false;
+        for (nth, line) in lines.iter().enumerate() {
+            in_code ^= line.starts_with("```");
+            let what = (!in_code).then(|| check(line, &lines[..nth])).flatten();
+            found.extend(what.map(|what| Finding::at(&file.path, nth + 1, what)));
+        }
+    }
+    found
 }
 
 #[cfg(test)]

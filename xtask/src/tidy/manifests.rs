@@ -26,6 +26,13 @@ pub(super) const LINTS_INHERITED: Rule = Rule {
     check: lints,
 };
 
+/// No dependency stays behind when its last user goes.
+pub(super) const DEPENDENCY_USED: Rule = Rule {
+    name: "dependency-used",
+    reason: "a dependency that no member takes is neither built nor checked, and its reason is no longer true",
+    check: unused_dependencies,
+};
+
 /// A line of a manifest: its number, the section it is in, and itself.
 struct Entry<'a> {
     number: usize,
@@ -79,11 +86,34 @@ fn dependency_reasons(tree: &Tree<'_>) -> Vec<Finding> {
         .filter(|entry| entry.section == "workspace.dependencies" && !entry.line.contains("path ="))
         .filter(|entry| !explained(entry))
         .map(|entry| {
-            let name = entry.line.split(['=', ' ']).next().unwrap_or_default();
+            let name = name_in(&entry);
             let what = format!("`{name}` has no comment that says why it is needed");
             Finding::at(&root.path, entry.number, what)
         })
         .collect()
+}
+
+fn unused_dependencies(tree: &Tree<'_>) -> Vec<Finding> {
+    let Some(root) = tree.file("Cargo.toml") else {
+        return Vec::new();
+    };
+    let members = tree.workspace.members();
+    let is_used = |name: &str| {
+        let mut taken = members.iter().flat_map(|member| &member.dependencies);
+        taken.any(|taken| taken.rename.as_deref().unwrap_or(&taken.name) == name)
+    };
+    entries(&root.text)
+        .into_iter()
+        .filter(|entry| entry.section == "workspace.dependencies" && !entry.line.contains("path ="))
+        .map(|entry| (entry.number, name_in(&entry)))
+        .filter(|(_, name)| !is_used(name))
+        .map(|(number, name)| Finding::at(&root.path, number, format!("no member uses `{name}`")))
+        .collect()
+}
+
+/// What is set in this line.
+fn name_in<'a>(entry: &Entry<'a>) -> &'a str {
+    entry.line.split(['=', ' ']).next().unwrap_or_default()
 }
 
 fn versions(tree: &Tree<'_>) -> Vec<Finding> {

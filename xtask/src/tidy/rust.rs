@@ -67,14 +67,12 @@ fn prints(tree: &Tree<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// Programs and tests may print: examples, benches, tests, build scripts, xtask, the scene runner.
+/// Programs and tests may print: examples, benches, tests, build scripts, xtask.
 fn may_print(path: &str) -> bool {
     const DIRS: [&str; 6] = ["examples", "benches", "tests", "fuzz", "bin", "fixtures"];
     let (crate_dir, rest) = path.split_once('/').unwrap_or(("", path));
     let in_dir = rest.split('/').any(|part| DIRS.contains(&part));
-    let is_runner = crate_dir == "scenetest" && rest.starts_with("src/runner");
     in_dir
-        || is_runner
         || crate_dir == "xtask"
         || ["tests.rs", "build.rs", "main.rs"]
             .iter()

@@ -1,6 +1,6 @@
 //! Manifests that break the rules.
 
-use super::{DEPENDENCY_REASON, LINTS_INHERITED, VERSION_IN_ROOT};
+use super::{DEPENDENCY_REASON, DEPENDENCY_USED, LINTS_INHERITED, VERSION_IN_ROOT};
 use crate::{fixture::Fixture, tidy::tests::check_finds};
 
 #[test]
@@ -50,5 +50,24 @@ fn a_member_without_the_lints_is_found() {
         &LINTS_INHERITED,
         &fixture,
         &[("lifecycle/Cargo.toml", 1, "no `[lints]")],
+    );
+}
+
+#[test]
+fn a_dependency_that_no_member_uses_is_found_with_its_line() {
+    let mut fixture = Fixture::new(&["lifecycle"]);
+    fixture.append(
+        "Cargo.toml",
+        "libc = \"0.2\"\nnix = \"0.32\"\nloom = \"0.7\"\n",
+    );
+    fixture.append(
+        "lifecycle/Cargo.toml",
+        "[dev-dependencies]\nlibc.workspace = true\n\n\
+         [target.'cfg(loom)'.dependencies]\nloom.workspace = true\n",
+    );
+    check_finds(
+        &DEPENDENCY_USED,
+        &fixture,
+        &[("Cargo.toml", 10, "no member uses `nix`")],
     );
 }
