@@ -7,13 +7,15 @@
 //!
 //! The digest is taken of everything that decides what comes out: the sources with all that they
 //! include, the flags, and the compiler's path and version. So a changed header is found, a moved
-//! one too, and a stale kernel is never used. A warm look-up costs one run of the preprocessor.
+//! one too, and a stale kernel is never used. A warm look-up costs one run of the preprocessor. An entry
+//! that is damaged is compiled again.
 //!
 //! For the simulator the system compiler makes a shared library whose functions are called on the
 //! host; for a2a3 and a5 `ccec` makes an object for the cores. Both see `device_kernel.h`, which
 //! says what a kernel is given.
 
 mod cache;
+mod elf;
 mod error;
 mod paths;
 mod toolchain;
@@ -106,7 +108,8 @@ impl KernelCompiler {
         let toolchain = Toolchain::find(self.platform, &job, compiler, &self.variables)?;
         let digest = digest(&toolchain, &job)?;
         let extension = toolchain.extension();
-        if let Some(path) = self.cache.find(digest, extension) {
+        let found = self.cache.find(digest, extension);
+        if let Some(path) = found.filter(|path| toolchain.made(path)) {
             return Ok(Artefact {
                 path,
                 digest,

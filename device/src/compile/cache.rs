@@ -83,14 +83,15 @@ impl Cache {
         Ok(path)
     }
 
-    /// The directory with the header for kernels, written if it is not there.
+    /// The directory with the header for kernels, written if it is not there or is not that header.
     pub(crate) fn header_dir(&self) -> Result<PathBuf, CompileError> {
         let name = format!("include-{:#}", Digest::of(HEADER.as_bytes()));
         let (dir, path) = (
             self.dir.join(&name),
             self.dir.join(&name).join("device_kernel.h"),
         );
-        if !path.is_file() {
+        // Compared as a whole: another text under this name would be a compiler's riddle.
+        if !fs::read(&path).is_ok_and(|found| found == HEADER.as_bytes()) {
             let written = fs::create_dir_all(&dir).and_then(|()| write_whole(&dir, &path));
             written.map_err(|source| self.failed("write", &path, source))?;
         }

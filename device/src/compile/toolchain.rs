@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::compile::elf;
 use crate::compile::error::CompileError;
 use crate::compile::paths::{Variables, find_program};
 use crate::kernel::CoreType;
@@ -76,6 +77,12 @@ impl Toolchain {
         } else {
             "o"
         }
+    }
+
+    /// Whether a file can be what this compiler made. Objects for the cores are not judged: their loader
+    /// is the vendor's.
+    pub(crate) fn made(&self, path: &Path) -> bool {
+        !self.platform.is_simulated() || elf::is_whole(path)
     }
 
     /// Everything that decides what comes out, apart from the files themselves.

@@ -220,6 +220,37 @@ fn a_kernel_is_compiled_once_per_content_of_all_that_it_includes() {
     );
 }
 
+/// A disk that was full, a power cut: the entry is there and is not what was compiled.
+#[test]
+fn a_damaged_entry_is_compiled_again() {
+    let bench = Bench::new();
+    bench.write("local.c", LOCAL_SOURCE);
+    bench.write("n.h", "#define N 0\n");
+    let whole = bench.compile(&LOCAL).unwrap();
+    let content = fs::read(&whole.path).unwrap();
+    for length in [0, 1, 63, 64, content.len() / 2, content.len() - 1] {
+        fs::write(&whole.path, &content[..length]).unwrap();
+        let mended = bench.compile(&LOCAL).unwrap();
+        assert_eq!(mended.origin, Origin::Compiled, "{length} bytes");
+        assert_eq!(mended.path, whole.path);
+    }
+    fs::write(&whole.path, vec![0; content.len()]).unwrap();
+    assert_eq!(bench.compile(&LOCAL).unwrap().origin, Origin::Compiled);
+    assert_eq!(bench.compile(&LOCAL).unwrap().origin, Origin::Cached);
+
+    let header = bench.options().cache_dir.unwrap();
+    let mut dirs = fs::read_dir(header)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let header = dirs
+        .find(|path| path.is_dir())
+        .unwrap()
+        .join("device_kernel.h");
+    fs::write(&header, "no header").unwrap();
+    bench.write("n.h", "#define N 2\n");
+    assert_eq!(bench.compile(&LOCAL).unwrap().origin, Origin::Compiled);
+}
+
 #[test]
 fn compiling_the_same_kernel_at_once_publishes_one_whole_entry() {
     let bench = Bench::new();
