@@ -15,14 +15,18 @@
 //!
 //! The place of a process follows from its number, so that nothing has to be agreed upon. Of two living processes
 //! whose numbers are a multiple of [`PLACES`] apart the one that wrote last is seen; of the other one nothing. A reader
-//! may meet a writer: each place carries a checksum, and one that does not match is read again. Workers that are
-//! spawned, not forked, do not inherit the board and are not seen.
+//! may meet a writer: each place carries a checksum, and one that does not match is read again.
+//!
+//! A forked worker has the mapping of its parent; a spawned one is given the descriptor and maps it anew. So the
+//! descriptor stays open all the way down: whoever forks a process that is to publish the board keeps it for it.
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use mailbox::Segment;
+use mailbox::{Segment, SegmentError};
 
+use crate::clock::WireInstant;
 use crate::error::{BufferError, Error};
 
 /// How many processes have a place of their own.
@@ -41,8 +45,6 @@ static PUBLISHED: OnceLock<Board> = OnceLock::new();
 #[derive(Clone, Debug)]
 pub struct Board {
     segment: Arc<Segment>,
-    /// Times on the board count from here; the clock is the same in every process.
-    begin: Instant,
 }
 
 /// What a worker is doing.
@@ -88,7 +90,14 @@ impl Board {
         })?;
         Ok(Self {
             segment: Arc::new(segment),
-            begin: Instant::now(),
+        })
+    }
+
+    /// The board that a parent handed over.
+    fn attach(fd: OwnedFd) -> Result<Self, SegmentError> {
+        let segment = Segment::from_fd(fd, PLACES * PLACE)?;
+        Ok(Self {
+            segment: Arc::new(segment),
         })
     }
 
@@ -99,22 +108,49 @@ impl Board {
         (0..64).find_map(|_| {
             let mut place = [0; PLACE];
             self.segment.read_at(offset(pid), &mut place).ok()?;
-            decode(&place, pid, self.begin.elapsed())
+            decode(&place, pid, WireInstant::now())
         })
     }
 
     fn write(&self, worker: &str, run: Option<u64>, what: &str) {
         let pid = std::process::id();
-        let since = u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let place = encode(pid, since, run.unwrap_or(NO_RUN), worker, what);
+        let place = encode(pid, WireInstant::now(), run.unwrap_or(NO_RUN), worker, what);
         // Every place is within the segment.
         let _ = self.segment.write_at(offset(pid), &place);
     }
 }
 
-/// Makes this process and all that are forked from it say on the board what they do. The first board stays.
+/// The memory file behind it, to be kept open for a process that is to [`publish`] it.
+impl AsFd for Board {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.segment.as_fd()
+    }
+}
+
+/// Makes this process and all workers below it say on the board what they do. The first board stays.
+///
+/// Spawned workers do so only if the board's descriptor is open in this process: see [`Board::as_fd`].
 pub fn publish(board: Board) {
     let _ = PUBLISHED.set(board);
+}
+
+/// The published board's memory file, for workers that this process forks; none if it was not kept open.
+pub(crate) fn published_fd() -> Option<BorrowedFd<'static>> {
+    let fd = PUBLISHED.get()?.as_fd();
+    fd.try_clone_to_owned().is_ok().then_some(fd)
+}
+
+/// A descriptor of the published board for a worker that this process spawns.
+pub(crate) fn published_copy() -> Option<OwnedFd> {
+    PUBLISHED.get()?.as_fd().try_clone_to_owned().ok()
+}
+
+/// In a spawned worker: says what it does on its parent's board. One that cannot be mapped is no reason to end.
+pub(crate) fn publish_fd(fd: OwnedFd) {
+    match Board::attach(fd) {
+        Ok(board) => publish(board),
+        Err(error) => tracing::warn!(%error, "nobody will see what this worker does"),
+    }
 }
 
 /// Whether somebody may be watching.
@@ -153,13 +189,13 @@ fn offset(pid: u32) -> usize {
     pid as usize % PLACES * PLACE
 }
 
-fn encode(pid: u32, since: u64, run: u64, worker: &str, what: &str) -> [u8; PLACE] {
+fn encode(pid: u32, since: WireInstant, run: u64, worker: &str, what: &str) -> [u8; PLACE] {
     let mut place = [0; PLACE];
     let text = format!("{worker}\0{what}");
     let text = cut(&text, PLACE - HEAD).as_bytes();
     place[8..12].copy_from_slice(&pid.to_le_bytes());
     place[12..16].copy_from_slice(&(text.len() as u32).to_le_bytes());
-    place[16..24].copy_from_slice(&since.to_le_bytes());
+    place[16..24].copy_from_slice(&since.0.to_le_bytes());
     place[24..32].copy_from_slice(&run.to_le_bytes());
     place[HEAD..HEAD + text.len()].copy_from_slice(text);
     let sum = checksum(&place[8..]);
@@ -168,7 +204,7 @@ fn encode(pid: u32, since: u64, run: u64, worker: &str, what: &str) -> [u8; PLAC
 }
 
 /// What stands at a place, if it is whole and of this process. Nothing in it is trusted.
-fn decode(place: &[u8; PLACE], pid: u32, now: Duration) -> Option<Doing> {
+fn decode(place: &[u8; PLACE], pid: u32, now: WireInstant) -> Option<Doing> {
     let word = |at: usize| u64::from_le_bytes(place[at..at + 8].try_into().expect("eight bytes"));
     let half = |at: usize| u32::from_le_bytes(place[at..at + 4].try_into().expect("four bytes"));
     if word(0) != checksum(&place[8..]) || half(8) != pid {
@@ -183,7 +219,7 @@ fn decode(place: &[u8; PLACE], pid: u32, now: Duration) -> Option<Doing> {
         worker: worker.to_owned(),
         what: what.to_owned(),
         run,
-        elapsed: now.saturating_sub(Duration::from_nanos(word(16))),
+        elapsed: now.since(WireInstant(word(16))),
     })
 }
 

@@ -21,7 +21,7 @@ mod sub;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use device::{Digest, Platform};
+use device::{Digest, Platform, SimFault};
 use mailbox::{ChildEnd, Control, NextError, Request, Task};
 use procfork::{ChildContext, ParentWatch, Settings};
 use serde::{Deserialize, Serialize};
@@ -51,6 +51,7 @@ pub(crate) enum ChildRole {
         device: u32,
         index: u32,
         memory: DeviceMemoryOptions,
+        faults: Vec<SimFault>,
     },
     /// A worker with a subtree of its own.
     Node(Box<NodeSpec>),
@@ -187,10 +188,11 @@ pub(crate) fn main(
             device,
             index,
             memory,
+            faults,
         } => {
-            let registry = Arc::clone(&registry);
+            let (registry, faults) = (Arc::clone(&registry), faults.clone());
             Box::new(chip::ChipWorker::new(
-                &seat, registry, *platform, *device, *index, *memory,
+                &seat, registry, *platform, *device, *index, *memory, faults,
             ))
         }
         ChildRole::Node(spec) => {

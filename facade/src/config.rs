@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use device::{Arch, Platform};
+use device::{Arch, Platform, SimFault};
 use procfork::Settings;
 
 use crate::error::{ConfigError, Error};
@@ -17,11 +17,14 @@ use self::settings::ProcessSettings;
 
 mod capacity;
 mod device_memory;
+mod faults;
 mod settings;
 mod show;
+mod trace;
 
 pub(crate) use self::device_memory::DeviceMemoryOptions;
 pub use self::show::Config;
+pub(crate) use self::trace::TraceTo;
 
 /// Position of a worker in the tree.
 ///
@@ -118,6 +121,10 @@ pub(crate) struct NodeSpec {
     pub(crate) mode: StartMode,
     pub(crate) settings: ProcessSettings,
     pub(crate) device_memory: DeviceMemoryOptions,
+    /// What goes wrong, by device.
+    pub(crate) faults: Vec<(u32, SimFault)>,
+    /// Where the engines of this tree write their traces.
+    pub(crate) trace: Option<TraceTo>,
 }
 
 /// A platform crosses to a spawned child as the text that command lines use.
@@ -208,6 +215,7 @@ impl NodeSpec {
         let n_chips = self.devices.len() as u32;
         self.settings.check(&name, n_chips, self.sub_workers)?;
         self.device_memory.check(&name)?;
+        self.check_faults(&name)?;
         self.children.iter().try_for_each(NodeSpec::check)
     }
 
@@ -299,6 +307,8 @@ impl WorkerBuilder {
             mode: StartMode::Auto,
             settings: ProcessSettings::default(),
             device_memory: DeviceMemoryOptions::default(),
+            faults: Vec::new(),
+            trace: None,
         };
         Self { spec }
     }

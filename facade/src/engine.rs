@@ -78,7 +78,7 @@ pub(crate) use self::run::RunCell;
 pub(crate) struct Engine {
     path: Name,
     /// Different in each life of each worker: the owner in the identities of its buffers.
-    incarnation: u64,
+    pub(crate) incarnation: u64,
     doorbell: Doorbell,
     lines: Mutex<Lines>,
     core: Mutex<Core>,

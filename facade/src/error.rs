@@ -248,6 +248,30 @@ pub enum ConfigError {
         /// The name of both.
         child: String,
     },
+    /// A fault of a chip that this worker does not have.
+    #[error(
+        "build worker `{name}`: device {device} is to have a fault, and the devices of this worker are {devices:?}"
+    )]
+    FaultElsewhere {
+        /// The worker.
+        name: String,
+        /// The logical device id.
+        device: u32,
+        /// The devices that it has.
+        devices: Vec<u32>,
+    },
+    /// Only the simulator has faults on request.
+    #[error(
+        "build worker `{name}`: device {device} of platform {platform} cannot be told to have a fault; a simulated one can"
+    )]
+    FaultOnHardware {
+        /// The worker.
+        name: String,
+        /// The logical device id.
+        device: u32,
+        /// The platform.
+        platform: String,
+    },
     /// The root is the caller's own process.
     #[error(
         "build worker `{name}`: settings of the root would change this process; apply them with `Settings::apply`, or give them to the workers below"

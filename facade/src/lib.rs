@@ -129,7 +129,7 @@ pub use device::{
     AddressReuse, Arch, ChipArgs, ChipCallable, ChipGraphArgs, ChipOrchestrator, Condition,
     CoreArgs, CoreTaskId, CoreType, DeviceTensor, Digest, GraphBody, GraphCounts, Kernel,
     KernelBody, KernelContext, KernelError, KernelSource, Lane, OrchestrationError, Platform,
-    ScalarValue, core_args,
+    ScalarValue, SimFault, TaskFault, core_args,
 };
 pub use device::{Artefact, CompileError, CompileOptions, KernelCompiler, Origin};
 pub use half::{bf16, f16};

@@ -3,6 +3,7 @@
 //! Counters are additions under a lock that is held anyway. [`Observe::Latencies`] reads the clock three times per task,
 //! [`Observe::Trace`] also keeps what it read.
 
+pub(crate) mod file;
 mod histogram;
 mod trace;
 

@@ -4,6 +4,7 @@
 //!                      forked child                         spawned child
 //! mailbox, doorbell    inherits the mappings                maps what it is given, after checks
 //! board, feed          inherits the mappings                maps what it is given, after checks
+//! activity, if any     inherits the mapping                 maps what it is given, after checks
 //! descriptor channel   is given the descriptor              is given the descriptor
 //! ```
 //!
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use mailbox::{AttachError, FdChannel, FeedWriter, Mailbox};
 use procfork::{Child, ForkOptions, Group};
 
+use crate::activity;
 use crate::callable::Registry;
 use crate::child::{self, Seat};
 use crate::config::StartMode;
@@ -32,8 +34,9 @@ pub(crate) struct Outfit {
 }
 
 impl Outfit {
-    /// From the descriptors that [`Cradle::make`] gave.
-    pub(crate) fn received(fds: Vec<OwnedFd>, seat: &Seat) -> Result<Self, String> {
+    /// From the descriptors that [`Cradle::make`] gave. The eighth, if there is one, is the board of activity.
+    pub(crate) fn received(mut fds: Vec<OwnedFd>, seat: &Seat) -> Result<Self, String> {
+        fds.drain(fds.len().min(7)..).for_each(activity::publish_fd);
         let [channel, segment, bell, board, feed @ ..] = <[OwnedFd; 7]>::try_from(fds)
             .map_err(|fds| format!("7 descriptors, not {}", fds.len()))?;
         let mailbox = Mailbox::from_fds(segment, bell).map_err(|error| chain(&error))?;
@@ -84,7 +87,13 @@ impl Cradle {
             .share_with_forks()
             .map_err(StartCause::system)?;
         let (mailbox, feed) = (self.mailbox.fds(), self.feed.fds());
-        for fd in mailbox.into_iter().chain([self.board.fd()]).chain(feed) {
+        let activity = activity::published_fd();
+        for fd in mailbox
+            .into_iter()
+            .chain([self.board.fd()])
+            .chain(feed)
+            .chain(activity)
+        {
             options = options.keep(fd);
         }
         let child = procfork::fork(options, |mut context| {
@@ -123,6 +132,9 @@ impl Cradle {
         for fd in mailbox.into_iter().chain([self.board.fd()]).chain(feed) {
             options = options.give(fd.try_clone_to_owned().map_err(StartCause::system)?);
         }
+        options = activity::published_copy()
+            .into_iter()
+            .fold(options, ForkOptions::give);
         procfork::spawn(options, child::SPAWNED, &args)
             .map_err(|error| StartCause::Fork(Arc::new(error)))
     }

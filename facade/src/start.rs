@@ -25,6 +25,7 @@ use crate::config::{Level, NodeSpec, StartMode};
 use crate::control::{ControlReply, ControlRequest, FaultKind};
 use crate::engine::{Engine, Job, JobOutcome, Line, LineKind};
 use crate::error::{Error, Name, StartCause, StartError};
+use crate::observe::{self, Observe};
 use crate::outfit::Cradle;
 use crate::progress::{Board, StartPhase, Watcher};
 use crate::started::Started;
@@ -58,6 +59,7 @@ impl Start<'_> {
         let began = Instant::now();
         let path = Arc::clone(self.engine.path());
         self.end_children_in(journal);
+        self.trace_in(journal);
         // Asked once: the answer costs more than what it is about.
         let mode = self.mode();
         let (cradles, channels) = self.prepare(mode)?;
@@ -98,6 +100,21 @@ impl Start<'_> {
         let (engine, ending) = (Arc::clone(self.engine), Ending::of(self.spec));
         journal.push(Step::new("end the children", move |deadline| {
             end_children(&engine, ending, deadline)
+        }));
+    }
+
+    /// Has the tasks traced and, before the children end, their trace written, if that was asked for.
+    fn trace_in(&self, journal: &Journal<Error>) {
+        let Some(to) = self.spec.trace.clone() else {
+            return;
+        };
+        let engine = Arc::clone(self.engine);
+        engine.core().observer.watch(Observe::Trace);
+        let lines = self.plan.lines(engine.path()).into_iter();
+        let workers: Vec<String> = lines.map(|(_, path)| path).collect();
+        journal.push(Step::new("write the trace", move |_| {
+            observe::file::write(&engine, &workers, &to);
+            Ok(())
         }));
     }
 
@@ -299,11 +316,12 @@ impl Start<'_> {
                     device,
                     index: index as u32,
                     memory: self.spec.device_memory,
+                    faults: self.spec.faults_of(device),
                 }
             }
             LineKind::Node => {
                 let child = &self.spec.children[index - self.spec.devices.len()];
-                ChildRole::Node(Box::new(child.clone()))
+                ChildRole::Node(Box::new(child.below(self.spec)))
             }
         }
     }

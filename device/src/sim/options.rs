@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::chip::DeviceAddress;
 use crate::sim::memory::AddressReuse;
 
@@ -58,7 +60,7 @@ impl SimOptions {
 }
 
 /// A fault that happens once, at a chosen place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum SimFault {
     /// A core task goes wrong.
@@ -83,7 +85,7 @@ pub enum SimFault {
 }
 
 /// What goes wrong with an injected core task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum TaskFault {
     /// Stops with a hardware fault.

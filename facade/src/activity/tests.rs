@@ -32,27 +32,27 @@ fn a_process_at_the_same_place_is_not_taken_for_another() {
 
 #[test]
 fn a_long_text_is_cut_at_a_character() {
-    let place = encode(7, 0, 1, "node", &"ä".repeat(200));
-    let doing = decode(&place, 7, Duration::from_secs(1)).expect("it is whole");
+    let place = encode(7, WireInstant(0), 1, "node", &"ä".repeat(200));
+    let doing = decode(&place, 7, WireInstant(1_000_000_000)).expect("it is whole");
     assert_eq!(doing.what, "ä".repeat((PLACE - HEAD - "node\0".len()) / 2));
 }
 
 #[test]
 fn a_torn_place_is_refused_at_every_byte() {
-    let place = encode(7, 5, 1, "node", "run function `f`");
+    let place = encode(7, WireInstant(5), 1, "node", "run function `f`");
     for at in 0..PLACE {
         let mut torn = place;
         torn[at] ^= 0x10;
-        assert_eq!(decode(&torn, 7, Duration::ZERO), None, "byte {at}");
+        assert_eq!(decode(&torn, 7, WireInstant(0)), None, "byte {at}");
     }
-    assert_eq!(decode(&[0; PLACE], 0, Duration::ZERO), None, "an empty one");
+    assert_eq!(decode(&[0; PLACE], 0, WireInstant(0)), None, "an empty one");
 }
 
 #[test]
 fn a_length_beyond_the_place_is_refused() {
-    let mut place = encode(7, 5, 1, "node", "x");
+    let mut place = encode(7, WireInstant(5), 1, "node", "x");
     place[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
     let sum = checksum(&place[8..]);
     place[..8].copy_from_slice(&sum.to_le_bytes());
-    assert_eq!(decode(&place, 7, Duration::ZERO), None);
+    assert_eq!(decode(&place, 7, WireInstant(0)), None);
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use device::{
     CallableSlot, Chip, ChipArgs, DeviceAddress, DeviceTensor, Digest, KernelError,
-    OrchestrationError, Platform, Progress,
+    OrchestrationError, Platform, Progress, SimFault,
 };
 use hashbrown::HashMap;
 use mailbox::Segment;
@@ -45,6 +45,7 @@ pub(super) struct ChipWorker {
     platform: Platform,
     device: u32,
     memory: DeviceMemoryOptions,
+    faults: Vec<SimFault>,
     owner: WorkerRef,
     opened: Option<Opened>,
 }
@@ -71,6 +72,7 @@ impl ChipWorker {
         device: u32,
         index: u32,
         memory: DeviceMemoryOptions,
+        faults: Vec<SimFault>,
     ) -> Self {
         Self {
             path: seat.path.clone(),
@@ -78,6 +80,7 @@ impl ChipWorker {
             platform,
             device,
             memory,
+            faults,
             owner: WorkerRef {
                 id: index,
                 incarnation: seat.incarnation,
@@ -92,7 +95,9 @@ impl ChipWorker {
 
     fn open(&self, board: &Board) -> Result<Opened, RemoteError> {
         let what = format!("open device {} of platform {}", self.device, self.platform);
-        let opened = device::open(self.platform, self.device, &self.memory.open_options());
+        let mut options = self.memory.open_options();
+        options.sim.faults = self.faults.clone();
+        let opened = device::open(self.platform, self.device, &options);
         let mut chip = opened.map_err(|error| self.failed(&what, &error))?;
         board.note(StartPhase::DeviceOpen);
         let mut slots = HashMap::new();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use device::{Platform, SimFault};
 use rstest::rstest;
 
 use super::{CHILDREN_MAX, Level, WorkerBuilder};
@@ -36,6 +37,8 @@ fn the_level_is_one_above_the_highest_child(#[case] builder: WorkerBuilder, #[ca
 #[case::no_start_time(builder().chips(1).start_timeout(Duration::ZERO))]
 #[case::no_close_time(builder().chips(1).close_timeout(Duration::ZERO))]
 #[case::endless_grace(builder().chips(1).grace(Duration::MAX))]
+#[case::fault_elsewhere(builder().chips(2).sim_fault(2, SimFault::Probe { times: 1 }))]
+#[case::fault_on_hardware(builder().platform(Platform::A5).chips(1).sim_fault(0, SimFault::Probe { times: 1 }))]
 #[case::below(builder().worker(builder().devices([1, 1])))]
 fn a_wrong_specification_is_refused(#[case] builder: WorkerBuilder) {
     assert!(matches!(builder.build(), Err(Error::Config(_))));

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use taskgraph::{Dispatch, DispatchId, TaskEnd, TaskId};
 
 use super::kept::Kept;
+use crate::clock::WireInstant;
 use crate::error::Name;
 use crate::observe::{Observe, Stats, TaskTrace};
 
@@ -56,6 +57,11 @@ impl Observer {
     pub(crate) fn watch(&mut self, level: Observe) {
         self.level = level;
         self.trace.clear();
+    }
+
+    /// The instant from which the times of tasks count.
+    pub(crate) fn began(&self) -> WireInstant {
+        WireInstant(WireInstant::now().0.saturating_sub(self.now()))
     }
 
     /// The tasks that ended since the trace began, which begins anew.

@@ -49,7 +49,12 @@ impl Trace {
     /// # Errors
     ///
     /// Those of `out`.
-    pub fn write_json(&self, mut out: impl Write) -> io::Result<()> {
+    pub fn write_json(&self, out: impl Write) -> io::Result<()> {
+        self.write_from(out, 0)
+    }
+
+    /// As [`Trace::write_json`], with times that count from `began_ns` before the trace's own zero.
+    pub(crate) fn write_from(&self, mut out: impl Write, began_ns: u64) -> io::Result<()> {
         write!(out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
         write!(
             out,
@@ -68,19 +73,26 @@ impl Trace {
             let begun = task.accepted_ns.unwrap_or(task.dispatched_ns);
             let begun = begun.max(free_from[task.worker]).min(task.done_ns);
             free_from[task.worker] = task.done_ns;
-            task.write_events(&mut out, id, begun)?;
+            task.write_events(&mut out, id, began_ns, begun)?;
         }
         writeln!(out, "]}}")
     }
 }
 
 impl TaskTrace {
-    fn write_events(&self, out: &mut impl Write, id: usize, begun: u64) -> io::Result<()> {
+    fn write_events(
+        &self,
+        out: &mut impl Write,
+        id: usize,
+        began: u64,
+        begun: u64,
+    ) -> io::Result<()> {
+        let at = |ns: u64| Micros(began + ns);
         let (name, lane) = (quoted(&self.callable), self.worker);
         write!(
             out,
             ",\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{lane},\"name\":{name},\"ts\":{},\"dur\":{},\"args\":{{\"run\":{},\"member\":{},\"ok\":{},\"queued_us\":{},\"dispatched_to_done_us\":{}}}}}",
-            Micros(begun),
+            at(begun),
             Micros(self.done_ns - begun),
             self.run,
             self.member,
@@ -92,20 +104,20 @@ impl TaskTrace {
             ("dispatched", Some(self.dispatched_ns)),
             ("accepted", self.accepted_ns),
         ];
-        for (mark, at) in marks {
-            if let Some(at) = at {
+        for (mark, ns) in marks {
+            if let Some(ns) = ns {
                 write!(
                     out,
                     ",\n{{\"ph\":\"i\",\"s\":\"t\",\"pid\":1,\"tid\":{lane},\"name\":\"{mark}\",\"ts\":{}}}",
-                    Micros(at)
+                    at(ns)
                 )?;
             }
         }
-        for (phase, at) in [("b", self.submitted_ns), ("e", self.dispatched_ns)] {
+        for (phase, ns) in [("b", self.submitted_ns), ("e", self.dispatched_ns)] {
             write!(
                 out,
                 ",\n{{\"ph\":\"{phase}\",\"cat\":\"queued\",\"id\":{id},\"pid\":1,\"tid\":{lane},\"name\":{name},\"ts\":{}}}",
-                Micros(at)
+                at(ns)
             )?;
         }
         Ok(())

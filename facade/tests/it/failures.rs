@@ -2,10 +2,10 @@
 
 use facade::{
     ChipArgs, ChipCallable, ChipOrchestrator, Error, FaultKind, Kernel, KernelContext, KernelError,
-    OrchestrationError, TaskCause, args, core_args, on,
+    OrchestrationError, SimFault, TaskCause, TaskFault, args, core_args, on,
 };
 
-use crate::support::{Gate, INCREMENT, builder, directory, failure, nothing};
+use crate::support::{Gate, INCREMENT, VECTOR_ADD, builder, directory, failure, nothing};
 
 pub(crate) fn a_function_that_returns_an_error_names_task_worker_and_text() {
     let node = builder(0, 1).build().unwrap();
@@ -177,5 +177,35 @@ pub(crate) fn dependents_of_a_failed_task_are_skipped_and_others_run() {
         ("fail", 1, 1)
     );
     assert_eq!((y.to_vec().unwrap()[0], z.to_vec().unwrap()[0]), (0, 9));
+    node.close().unwrap();
+}
+
+/// DV-5: the simulator has a fault on request, and what follows is what follows on hardware.
+pub(crate) fn a_chip_that_breaks_is_unusable_from_then_on_and_the_other_one_is_not() {
+    let fault = SimFault::Task {
+        run: 1,
+        task: 0,
+        kind: TaskFault::Hardware,
+    };
+    let node = builder(2, 0).sim_fault(1, fault).build().unwrap();
+    let add = node.register_chip(&VECTOR_ADD).unwrap();
+    node.init().unwrap();
+    let x = [(); 3].map(|()| node.buffer::<f32>(4).unwrap());
+    let run = |chip| {
+        node.run(|orch| {
+            let list = args().input(&x[0]).input(&x[1]).output(&x[2]);
+            orch.submit_next_level(&add, list, on(chip)).map(drop)
+        })
+    };
+    run(1).unwrap();
+    for _ in 0..2 {
+        let error = run(1).unwrap_err();
+        let remote = error.remote().expect("it happened in the chip worker");
+        assert_eq!(
+            (remote.kind, remote.chip_index()),
+            (FaultKind::Unusable, Some(1))
+        );
+        run(0).unwrap();
+    }
     node.close().unwrap();
 }

@@ -100,6 +100,57 @@ pub(crate) fn a_trace_has_every_task_in_its_worker_and_its_times_in_order() {
     node.close().unwrap();
 }
 
+pub(crate) fn every_worker_of_a_traced_tree_writes_what_its_tasks_did_when_it_closes() {
+    let dir = tempfile::tempdir().unwrap();
+    let low = builder(1, 0).name("low");
+    let root = builder(0, 1).worker(low).trace_to(dir.path().join("made"));
+    let root = root.build().unwrap();
+    let add = root.register_chip(&VECTOR_ADD).unwrap();
+    let check = root.register_fn("check", nothing).unwrap();
+    let below = root
+        .register_orchestration("below", move |orch, list| {
+            let (a, b, c) = (list.tensor(0)?, list.tensor(1)?, list.tensor(2)?);
+            orch.submit_next_level(&add, args().input(&a).input(&b).output(&c), on(0))
+                .map(drop)
+        })
+        .unwrap();
+    root.init().unwrap();
+    let x = [(); 3].map(|()| root.buffer::<f32>(4).unwrap());
+    root.run(|orch| {
+        let list = args().input(&x[0]).input(&x[1]).output(&x[2]);
+        orch.submit_next_level(&below, list, on(0))?;
+        orch.submit_sub(&check, args().input(&x[2]))
+    })
+    .unwrap();
+    root.close().unwrap();
+    let mut slices = Vec::new();
+    for file in std::fs::read_dir(dir.path().join("made")).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let root = events[0]["args"]["name"].as_str().unwrap().to_owned();
+        for event in events.iter().filter(|event| event["ph"] == "X") {
+            let (name, begin) = (
+                event["name"].as_str().unwrap(),
+                event["ts"].as_f64().unwrap(),
+            );
+            slices.push((root.clone(), name.to_owned(), begin));
+        }
+    }
+    slices.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+    let places: Vec<(&str, &str)> = slices
+        .iter()
+        .map(|(root, name, _)| (root.as_str(), name.as_str()))
+        .collect();
+    let expected = [
+        ("network1", "below"),
+        ("network1", "check"),
+        ("network1/low", "vector_add"),
+    ];
+    assert_eq!(places, expected);
+    assert!(slices[2].2 < slices[1].2, "one clock for all: {slices:?}");
+}
+
 pub(crate) fn a_task_that_dies_with_its_worker_is_in_the_trace_as_failed() {
     let node = builder(0, 1).build().unwrap();
     let vanish = node
