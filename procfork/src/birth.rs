@@ -99,11 +99,14 @@ pub(crate) fn run_spawned(boot: Boot, page: LifePage) -> ! {
     );
     let watch = ParentWatch::new(lineage_of(&boot), signal);
     or_exit(page, arm(signal, &watch));
-    let open: Vec<RawFd> = boot.given.iter().chain(&boot.kept).copied().collect();
+    let of_crashes = boot.crashes.iter().flatten();
+    let open = boot.given.iter().chain(&boot.kept).chain(of_crashes);
+    let open: Vec<RawFd> = open.copied().collect();
     or_exit(
         page,
         furnish(&boot.name, &[None, None, None], &open, &watch),
     );
+    report_crashes(&boot);
     let fds: io::Result<_> = boot
         .given
         .iter()
@@ -120,6 +123,16 @@ pub(crate) fn run_spawned(boot: Boot, page: LifePage) -> ! {
         args: boot.args,
     };
     live(page, || (function.run)(context))
+}
+
+/// As its parent does. What cannot be set up is no reason to end: a crash is not told then.
+fn report_crashes(boot: &Boot) {
+    #[cfg(feature = "dump")]
+    if let Some([Ok(pipe), Ok(page)]) = boot.crashes.map(|fds| fds.map(sys::spawn::inherited)) {
+        let _ = sys::crash::arm([pipe, page]);
+    }
+    #[cfg(not(feature = "dump"))]
+    let _ = boot;
 }
 
 /// Where a spawned child stands, by the pages that its parent named.
@@ -214,11 +227,16 @@ fn furnish(
 
 /// Besides what was given: where this process reports its crashes, if it does.
 fn also_carried(open: &[RawFd]) -> Vec<RawFd> {
-    #[cfg(feature = "dump")]
-    let carried = sys::crash::carried();
-    #[cfg(not(feature = "dump"))]
-    let carried = [];
+    let carried = where_crashes_go().into_iter().flatten();
     open.iter().copied().chain(carried).collect()
+}
+
+/// The descriptors through which this process reports its crashes, if it does.
+pub(crate) fn where_crashes_go() -> Option<[RawFd; 2]> {
+    #[cfg(feature = "dump")]
+    return sys::crash::carried();
+    #[cfg(not(feature = "dump"))]
+    None
 }
 
 /// The first 15 bytes, cut at a character. A zero byte was refused before.

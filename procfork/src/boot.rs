@@ -29,13 +29,15 @@ pub(crate) struct Boot {
     pub(crate) death_signal: i32,
     pub(crate) given: Vec<i32>,
     pub(crate) kept: Vec<i32>,
+    /// Pipe and page through which crashes are reported, if they are.
+    pub(crate) crashes: Option<[i32; 2]>,
     pub(crate) name: String,
     pub(crate) function: String,
     pub(crate) args: Vec<u8>,
 }
 
 /// "procfork" and the version of the record.
-const MAGIC: i64 = i64::from_le_bytes(*b"procfrk1");
+const MAGIC: i64 = i64::from_le_bytes(*b"procfrk2");
 
 impl Boot {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -54,6 +56,7 @@ impl Boot {
         out.number(self.death_signal);
         out.numbers(&self.given);
         out.numbers(&self.kept);
+        out.numbers(self.crashes.as_ref().map_or(&[], |fds| &fds[..]));
         out.bytes(self.name.as_bytes());
         out.bytes(self.function.as_bytes());
         out.bytes(&self.args);
@@ -78,6 +81,7 @@ impl Boot {
             death_signal: input.small()?,
             given: input.numbers()?,
             kept: input.numbers()?,
+            crashes: input.numbers()?.try_into().ok(),
             name: String::from_utf8(input.bytes()?).ok()?,
             function: String::from_utf8(input.bytes()?).ok()?,
             args: input.bytes()?,

@@ -11,6 +11,7 @@ use crate::pid::Pid;
 use crate::signal::Signal;
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::sys::page::LifePage;
+use crate::sys::prctl;
 use crate::sys::process;
 use crate::sys::wait::{self, Take};
 
@@ -36,6 +37,8 @@ pub struct Child {
     mark: String,
     /// The process group that it was put into, unless it inherited its parent's.
     group: Option<Pid>,
+    /// Whether its parent adopted orphans when it was made.
+    parent_adopts: bool,
     fate: Mutex<Fate>,
 }
 
@@ -149,6 +152,8 @@ impl Child {
             page,
             mark,
             group,
+            // Asked after it was made, by the same thread that made it.
+            parent_adopts: adopts_orphans(),
             fate,
         }
     }
@@ -265,6 +270,11 @@ impl Child {
         self.page.address()
     }
 
+    /// Whether all that descends from it is below this process, also what has lost its parents.
+    pub(crate) fn orphans_come_here(&self) -> bool {
+        self.parent_adopts && self.is_own() && adopts_orphans()
+    }
+
     pub(crate) fn fate(&self) -> Fate {
         *lock(&self.fate)
     }
@@ -344,6 +354,10 @@ impl Child {
             caller,
         })
     }
+}
+
+fn adopts_orphans() -> bool {
+    prctl::is_subreaper().unwrap_or(false)
 }
 
 /// How long dropping a running child waits for the kernel to end it.

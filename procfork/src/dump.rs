@@ -55,7 +55,7 @@ mod report;
 mod unwind;
 
 pub use answers::Answers;
-pub use crash::{Crash, CrashBell, CrashDesk};
+pub use crash::{Crash, CrashDesk, report_crashes};
 pub use report::{Call, Frame, ProcessDump, StackEnd, ThreadDump, Unreadable, Way};
 
 use std::io;

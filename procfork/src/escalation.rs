@@ -47,7 +47,9 @@ pub enum Reach {
     /// [`Children`](crate::Children), each group that one of them was put into.
     Group,
     /// Every process that descends from it as well, also those that left the group or lost their
-    /// parents. Looks through all processes of the machine: some milliseconds.
+    /// parents. Looks through all processes of the machine, which takes some milliseconds; through
+    /// those below this process where it [adopts orphans](crate::adopt_orphans) since before the child
+    /// was made.
     Descendants,
 }
 

@@ -144,6 +144,7 @@ fn boot(options: &ForkOptions<'_>, own: Option<Shareable>, function: &str, args:
         death_signal: options.death_signal.map_or(0, Signal::number),
         given: options.given.iter().map(|fd| fd.as_raw_fd()).collect(),
         kept: options.kept.iter().map(|fd| fd.as_raw_fd()).collect(),
+        crashes: birth::where_crashes_go(),
         name: options.name.clone(),
         function: function.to_owned(),
         args: args.to_vec(),
@@ -178,7 +179,8 @@ impl Order {
         let program = env::current_exe()?.into_os_string();
         let args = [program, OsString::from(&options.name)].map(terminated);
         let page = boot.parent_page.map(|(fd, _)| fd);
-        let own = [file.as_raw_fd()].into_iter().chain(page);
+        let crashes = boot.crashes.into_iter().flatten();
+        let own = [file.as_raw_fd()].into_iter().chain(page).chain(crashes);
         let group = match options.group {
             Group::Inherit => None,
             Group::New => Some(0),

@@ -12,6 +12,11 @@
 //!
 //! A number alone proves nothing. Each find is pinned by a pidfd, and its start time is read again
 //! after that: it is signalled through the pidfd and can never be another process.
+//!
+//! Where to look: among all processes of the machine, since an orphan is a child of process 1. Unless
+//! this process adopts orphans ([`adopt_orphans`](crate::adopt_orphans)) and did so when the child was
+//! made: then whatever descends from the child is below this process, in place of its parents if not
+//! below them, and looking there costs what the tree costs and not what the machine costs.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -20,6 +25,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Instant;
 
 use crate::child::Child;
+use crate::descendants::descendants;
 use crate::pid::Pid;
 use crate::proc::{self, ProcessInfo};
 use crate::signal::Signal;
@@ -77,6 +83,8 @@ pub(crate) const MARK: &std::ffi::CStr = c"PROCFORK_ANCESTORS";
 pub(crate) struct Family {
     roots: Vec<Root>,
     found: Vec<Pinned>,
+    /// Whether all that may be found is below this process.
+    all_below: bool,
 }
 
 /// What is needed of a child after it has ended.
@@ -102,6 +110,7 @@ impl Family {
         let mut family = Self {
             roots: roots.collect(),
             found: Vec::new(),
+            all_below: children.iter().all(|child| child.orphans_come_here()),
         };
         family.grow();
         family
@@ -109,16 +118,25 @@ impl Family {
 
     /// Adds what is below the children and below what was found.
     pub(crate) fn grow(&mut self) {
-        if let Ok(all) = proc::all() {
-            self.grow_from(&all);
-        }
+        let all = self.candidates();
+        self.grow_from(&all);
+    }
+
+    /// Every process that may be one of the family.
+    fn candidates(&self) -> Vec<ProcessInfo> {
+        let all = if self.all_below {
+            descendants(Pid::this())
+        } else {
+            proc::all()
+        };
+        all.unwrap_or_default()
     }
 
     /// Kills what is left until nothing is, or the deadline has passed. Returns what there was.
     pub(crate) fn sweep(mut self, deadline: Instant) -> Vec<Stray> {
         let mut strays: Vec<Pid> = Vec::new();
         loop {
-            let all = proc::all().unwrap_or_default();
+            let all = self.candidates();
             self.grow_from(&all);
             self.add_groups(&all);
             self.add_marked(&all);

@@ -87,7 +87,8 @@ pub(crate) struct Args {
     /// Write a JUnit report.
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
-    /// Write a trace (which case ran when and where, and its rounds) that Perfetto shows.
+    /// Write a trace that Perfetto shows: which case ran when and where, its rounds, and the tasks of its
+    /// workers.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Show the output of every case, not only of those that did not pass.

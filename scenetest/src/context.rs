@@ -29,6 +29,8 @@ pub(crate) struct Setup {
     pub(crate) update_golden: bool,
     /// Where pictures of wrong outputs go.
     pub(crate) heat_maps: Option<PathBuf>,
+    /// Where its workers write what their tasks did.
+    pub(crate) traces: Option<PathBuf>,
 }
 
 /// The case that a body runs for, and everything that it can ask the harness for.
@@ -104,14 +106,19 @@ impl<'s> SceneContext<'s> {
     }
 
     /// A node with one chip worker per device of the case, ready to be added to and built. It must
-    /// start and close within the limit of a device operation.
+    /// start and close within the limit of a device operation. With `--trace` its tasks are traced, and
+    /// those of the workers below it.
     pub fn node(&self) -> WorkerBuilder {
         let limit = self.limits().device;
-        Worker::node()
+        let node = Worker::node()
             .platform(self.platform())
             .devices(self.setup.devices.iter().copied())
             .start_timeout(limit)
-            .close_timeout(limit)
+            .close_timeout(limit);
+        match &self.setup.traces {
+            Some(dir) => node.trace_to(dir),
+            None => node,
+        }
     }
 
     /// An input in a shared buffer of `node`, in its shape, with its values.

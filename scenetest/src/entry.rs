@@ -1,7 +1,9 @@
 //! `main` of a scene program: command line, selection, session, reports, exit code.
 
 use std::error::Error;
+use std::fs::File;
 use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -105,23 +107,53 @@ fn run(sources: Option<Sources>, scenes: &[Scene], args: &Args) -> Result<u8, Ma
     mark_updates(&mut selected, &updates(args)?)?;
     check_limits(&selected, args)?;
     let mut display = Display::new(args);
-    let session = Session::new(args, &selected, &mut display).map_err(MainError::Session)?;
+    let (junit_file, trace_file) = (report_file(&args.junit)?, report_file(&args.trace)?);
+    let traces = args.trace.as_ref().map(|_| tempfile::tempdir()).transpose();
+    let traces = traces.map_err(MainError::Session)?;
+    let traces = traces.as_ref().map(tempfile::TempDir::path);
+    let session = Session::new(args, &selected, &mut display, traces);
+    let session = session.map_err(MainError::Session)?;
     let report = session.run().map_err(MainError::Session)?;
     display.summary(&report).map_err(MainError::Session)?;
     if args.json {
         to_stdout("the report", serde_json::to_string_pretty(&report))?;
     }
-    if let Some(path) = &args.junit {
-        let what = path.display().to_string();
-        let written = std::fs::write(path, junit::xml(&report));
-        written.map_err(|source| MainError::Report { what, source })?;
+    if let Some(file) = junit_file {
+        file.write(&junit::xml(&report))?;
     }
-    if let Some(path) = &args.trace {
-        let what = path.display().to_string();
-        let written = std::fs::write(path, trace::json(&report));
-        written.map_err(|source| MainError::Report { what, source })?;
+    if let Some(file) = trace_file {
+        file.write(&trace::json(&report, traces))?;
     }
     Ok(report.exit_code())
+}
+
+/// A file for a report, opened before the session: one that cannot be written is told at once, not after
+/// half an hour.
+struct ReportFile<'a> {
+    path: &'a Path,
+    file: File,
+}
+
+fn report_file(path: &Option<PathBuf>) -> Result<Option<ReportFile<'_>>, MainError> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    match File::create(path) {
+        Ok(file) => Ok(Some(ReportFile { path, file })),
+        Err(source) => Err(cannot_write(path, source)),
+    }
+}
+
+impl ReportFile<'_> {
+    fn write(mut self, text: &str) -> Result<(), MainError> {
+        let written = self.file.write_all(text.as_bytes());
+        written.map_err(|source| cannot_write(self.path, source))
+    }
+}
+
+fn cannot_write(path: &Path, source: io::Error) -> MainError {
+    let what = path.display().to_string();
+    MainError::Report { what, source }
 }
 
 /// The names whose golden files are to be rewritten, by flag or by variable.

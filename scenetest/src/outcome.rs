@@ -193,6 +193,9 @@ impl CaseReport {
 pub struct SessionReport {
     /// Every selected case, in the order of the scenes.
     pub cases: Vec<CaseReport>,
+    /// When it began, on the monotonic clock of the machine.
+    #[serde(skip)]
+    pub(crate) began_ns: u64,
     /// How long it took.
     pub elapsed: Duration,
     /// Devices that broke and were taken out of the pool.

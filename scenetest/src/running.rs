@@ -17,7 +17,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use facade::activity::{self, Board};
-use procfork::dump::CrashDesk;
+use procfork::dump::{CrashDesk, report_crashes};
 use procfork::{
     Bounds, Child, Escalation, ForkOptions, Group, Pid, ProcessInfo, ProcessState, Pump, Reach,
     Signal, Stream, Termination, descendants,
@@ -92,28 +92,30 @@ impl Running {
     ) -> io::Result<Self> {
         let (record, record_writer) = io::pipe()?;
         let desk = CrashDesk::new()?;
+        let [pipe, page] = desk.descriptors()?;
         let (output, output_writer) = io::pipe()?;
         let errors_writer = output_writer.try_clone()?;
+        let board = Board::new().map_err(io::Error::other)?;
+        let published = board.clone();
         let options = ForkOptions::new(candidate.name.clone())
+            .keep(board.as_fd())
             .group(Group::New)
             .stream(Stream::Stdin, File::open("/dev/null")?.into())
             .stream(Stream::Stdout, output_writer.into())
             .stream(Stream::Stderr, errors_writer.into())
             .give(record_writer.into())
-            .give(desk.descriptor()?);
+            .give(pipe)
+            .give(page);
         let (scene, case) = (candidate.scene.clone(), candidate.case.clone());
         let (devices, limit) = (setup.devices.clone(), case.limits.case);
-        let board = Board::new().map_err(io::Error::other)?;
-        let published = board.clone();
         let started = setup.started;
-        let bell = desk.bell();
         let child = procfork::fork(options, move |context| {
             let mut fds = context.fds.into_iter();
-            let mut next = || fds.next().expect("it was given two");
+            let mut next = || fds.next().expect("it was given three");
             let reporter = Reporter::new(next());
             activity::publish(published);
             // Without it a crash is reported without its stack.
-            let _ = bell.arm(next());
+            let _ = report_crashes([next(), next()]);
             case_process::run(&scene, &case, setup, &reporter)
         });
         Ok(Self {

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -22,6 +23,7 @@ use crate::outcome::{CaseReport, Outcome, SessionReport};
 use crate::pool::Pool;
 use crate::running::{Finished, Running};
 use crate::select::Selected;
+use crate::trace;
 
 /// Between two looks at everything, for displays that show the time.
 const TICK: Duration = Duration::from_secs(1);
@@ -39,7 +41,11 @@ pub(crate) struct Session<'s, 'a> {
     attempts: Vec<u32>,
     signals: SignalFd,
     stacks: Stacks,
+    /// Where cases write what their workers did, each into a directory of its own.
+    traces: Option<&'a Path>,
     begin: Instant,
+    /// The same on the clock of the traces.
+    began_ns: u64,
     /// Set when no further case is to be started, with the reason.
     stopping: Option<String>,
     interrupted: Option<String>,
@@ -50,6 +56,7 @@ impl<'s, 'a> Session<'s, 'a> {
         args: &'a Args,
         selected: &'a [Selected<'s>],
         display: &'a mut Display,
+        traces: Option<&'a Path>,
     ) -> io::Result<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let mut signals = SigSet::empty();
@@ -74,7 +81,9 @@ impl<'s, 'a> Session<'s, 'a> {
                 SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
             )?,
             stacks: Stacks::new(),
+            traces,
             begin: Instant::now(),
+            began_ns: trace::now_ns()?,
             stopping: None,
             interrupted: None,
         })
@@ -183,6 +192,7 @@ impl<'s, 'a> Session<'s, 'a> {
             started: Instant::now(),
             update_golden: self.selected[index].update_golden,
             heat_maps: self.args.heat_map.clone(),
+            traces: self.traces.map(|dir| trace::dir_of(dir, index)),
         };
         match Running::start(index, candidate, setup, self.session_end()) {
             Ok(running) => self.running.push(running),
@@ -325,6 +335,7 @@ impl<'s, 'a> Session<'s, 'a> {
             });
         SessionReport {
             cases: settled.collect(),
+            began_ns: self.began_ns,
             elapsed: self.begin.elapsed(),
             broken_devices: self.pool.broken().to_vec(),
             interrupted: self.interrupted,

@@ -21,6 +21,7 @@ fn full() -> Boot {
         death_signal: 9,
         given: vec![10, 11],
         kept: vec![12],
+        crashes: Some([13, 14]),
         name: "näme".to_owned(),
         function: "function".to_owned(),
         args: vec![0, 255, 7],
@@ -37,6 +38,7 @@ fn bare() -> Boot {
         death_signal: 0,
         given: vec![],
         kept: vec![],
+        crashes: None,
         args: vec![],
         ..full()
     }

@@ -2,14 +2,15 @@
 //! was read.
 //!
 //! ```no_run
-//! use procfork::dump::{CrashDesk, Dumper, Limits};
+//! use procfork::dump::{CrashDesk, Dumper, Limits, report_crashes};
 //! use procfork::{ForkOptions, fork};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut desk = CrashDesk::new()?;
-//! let (bell, given) = (desk.bell(), desk.descriptor()?);
-//! let child = fork(ForkOptions::new("worker").give(given), move |mut context| {
-//!     bell.arm(context.fds.remove(0))?; // here and in everything that is forked from here
+//! let [pipe, page] = desk.descriptors()?;
+//! let child = fork(ForkOptions::new("worker").give(pipe).give(page), |context| {
+//!     let given = context.fds.try_into().expect("two were given");
+//!     report_crashes(given)?; // here and in everything that is forked or spawned from here
 //!     std::process::abort();
 //!     #[expect(unreachable_code, reason = "says how the closure ends")]
 //!     std::io::Result::Ok(())
@@ -42,14 +43,11 @@ use crate::sys::fds;
 pub struct CrashDesk {
     reader: File,
     writer: OwnedFd,
+    file: OwnedFd,
     desk: Desk,
     /// What came, up to a whole record.
     unread: Vec<u8>,
 }
-
-/// What a child needs, besides the descriptor, to report its crashes.
-#[derive(Clone, Debug)]
-pub struct CrashBell(Desk);
 
 /// A thread that crashed and waits to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +64,7 @@ pub struct Crash {
 }
 
 impl CrashDesk {
-    /// A desk for any number of children and all that is forked from them.
+    /// A desk for any number of children and all that they make.
     ///
     /// # Errors
     ///
@@ -75,26 +73,23 @@ impl CrashDesk {
         let (reader, writer) = io::pipe()?;
         let reader = OwnedFd::from(reader);
         fds::set_nonblocking(reader.as_fd())?;
+        let file = Desk::file()?;
         Ok(Self {
             reader: reader.into(),
             writer: writer.into(),
-            desk: Desk::new()?,
+            desk: Desk::of(file.as_fd())?,
+            file,
             unread: Vec::new(),
         })
     }
 
-    /// To be moved into the child.
-    pub fn bell(&self) -> CrashBell {
-        CrashBell(self.desk.clone())
-    }
-
-    /// To be given to the child.
+    /// To be given to the child, for [`report_crashes`] there.
     ///
     /// # Errors
     ///
     /// No descriptor left.
-    pub fn descriptor(&self) -> io::Result<OwnedFd> {
-        self.writer.try_clone()
+    pub fn descriptors(&self) -> io::Result<[OwnedFd; 2]> {
+        Ok([self.writer.try_clone()?, self.file.try_clone()?])
     }
 
     /// The next crash, if one waits. Never blocks. What is no record of a crash is skipped.
@@ -135,17 +130,15 @@ impl AsFd for CrashDesk {
     }
 }
 
-impl CrashBell {
-    /// In the child: `SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`, `SIGABRT`, `SIGTRAP` and `SIGSYS` are
-    /// reported from now on, here and in what is forked from here by this crate. The process then
-    /// ends by that signal, as it would have.
-    ///
-    /// # Errors
-    ///
-    /// Those of `sigaction`; none is known.
-    pub fn arm(self, descriptor: OwnedFd) -> io::Result<()> {
-        crash::arm(&self.0, descriptor)
-    }
+/// In the child, with the [descriptors](CrashDesk::descriptors) of a desk: `SIGSEGV`, `SIGBUS`,
+/// `SIGILL`, `SIGFPE`, `SIGABRT`, `SIGTRAP` and `SIGSYS` are reported from now on, here and in what is
+/// forked or spawned from here by this crate. The process then ends by that signal, as it would have.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::InvalidInput`] when these are other descriptors; no memory left.
+pub fn report_crashes(descriptors: [OwnedFd; 2]) -> io::Result<()> {
+    crash::arm(descriptors)
 }
 
 impl Crash {

@@ -17,20 +17,21 @@
 #![expect(unsafe_code, reason = "a signal handler; see the Safety section")]
 
 use std::ffi::c_void;
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{IntoRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, BorrowedFd, IntoRawFd as _, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::time::Duration;
 
 use super::answer::{registers_of, signal_thread};
 use super::checked;
 use super::futex::{self, Expect};
-use super::memory::SharedMapping;
+use super::memory::{SharedMapping, memory_file};
 use super::process::{this_pid, this_tid};
 use super::ptrace::Registers;
 use crate::signal::Signal;
-use crate::sync::{Arc, AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use crate::sync::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 /// The signals that end a process through its own fault.
 const FATAL: [i32; 7] = [
@@ -68,8 +69,8 @@ const PAGE_BYTES: usize = 4096;
 const _: () = assert!(size_of::<Page>() <= PAGE_BYTES);
 
 /// The memory that crashing processes and their reader share.
-#[derive(Clone, Debug)]
-pub(crate) struct Desk(Arc<SharedMapping>);
+#[derive(Debug)]
+pub(crate) struct Desk(SharedMapping);
 
 /// What a crashing thread told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,9 +85,19 @@ pub(crate) struct Record {
 }
 
 impl Desk {
-    /// Memory that forked children inherit.
-    pub(crate) fn new() -> io::Result<Self> {
-        SharedMapping::anonymous(PAGE_BYTES).map(|page| Self(Arc::new(page)))
+    /// A memory file for [`Desk::of`].
+    pub(crate) fn file() -> io::Result<OwnedFd> {
+        memory_file(c"procfork-crash", PAGE_BYTES).map(OwnedFd::from)
+    }
+
+    /// The page in a memory file. A file that is too short is refused: the handler would fault in it.
+    pub(crate) fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
+        let length = File::from(file.try_clone_to_owned()?).metadata()?.len();
+        if length < PAGE_BYTES as u64 {
+            let what = "this is not the page of a desk for crashes";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        SharedMapping::of(file, PAGE_BYTES).map(Self)
     }
 
     fn page(&self) -> &Page {
@@ -138,23 +149,31 @@ impl Record {
 
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
 static PIPE: AtomicI32 = AtomicI32::new(-1);
+/// The file behind the page, for programs that are started again.
+static PAGE_FILE: AtomicI32 = AtomicI32::new(-1);
 /// One crash of a process is told; what follows from it is not.
 static TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Tells of crashes of this process, and of all that are forked from it, for ever.
-pub(crate) fn arm(desk: &Desk, pipe: OwnedFd) -> io::Result<()> {
-    let desk: &'static Desk = Box::leak(Box::new(desk.clone()));
+/// Tells of crashes of this process, and of all that it makes, for ever.
+pub(crate) fn arm([pipe, file]: [OwnedFd; 2]) -> io::Result<()> {
+    let desk: &'static Desk = Box::leak(Box::new(Desk::of(file.as_fd())?));
+    // Release: pairs with the Acquire of the handler, which finds a page that is mapped.
     PAGE.store(
         std::ptr::from_ref(desk.page()).cast_mut(),
         Ordering::Release,
     );
+    // Release: pairs with the Acquire of `carried`.
     PIPE.store(pipe.into_raw_fd(), Ordering::Release);
+    PAGE_FILE.store(file.into_raw_fd(), Ordering::Release);
     install()
 }
 
-/// The descriptor that must stay open in children for [`rearm`], if this process tells of crashes.
-pub(crate) fn carried() -> Option<RawFd> {
-    Some(PIPE.load(Ordering::Acquire)).filter(|&pipe| pipe >= 0)
+/// The descriptors that must stay open in children, if this process tells of crashes: pipe and page,
+/// as [`arm`] takes them.
+pub(crate) fn carried() -> Option<[RawFd; 2]> {
+    // Acquire: pairs with the Release of `arm`.
+    let both = [&PIPE, &PAGE_FILE].map(|fd| fd.load(Ordering::Acquire));
+    Some(both).filter(|both| both.iter().all(|&fd| fd >= 0))
 }
 
 /// In a fresh child, whose dispositions are the default ones: as its parent did.

@@ -4,17 +4,17 @@ use std::hint::black_box;
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
-use procfork::dump::{Crash, CrashDesk, Dumper, Limits, ProcessDump};
-use procfork::{Child, ChildContext, ExitCause, ForkOptions, Signal, fork};
+use procfork::dump::{Crash, CrashDesk, Dumper, Limits, ProcessDump, report_crashes};
+use procfork::{Child, ChildContext, ExitCause, ForkOptions, Signal, fork, spawn};
 
 use crate::support::{soon, until};
 
 /// Starts a child that reports its crashes and runs `f`.
 fn armed(desk: &CrashDesk, f: impl FnOnce()) -> Child {
-    let options = ForkOptions::new("crasher").give(desk.descriptor().unwrap());
-    let bell = desk.bell();
+    let [pipe, page] = desk.descriptors().unwrap();
+    let options = ForkOptions::new("crasher").give(pipe).give(page);
     fork(options, |context: ChildContext| {
-        bell.arm(context.fds.into_iter().next().unwrap()).unwrap();
+        report_crashes(context.fds.try_into().unwrap()).unwrap();
         f();
     })
     .unwrap()
@@ -129,6 +129,41 @@ pub(crate) fn what_is_forked_from_an_armed_process_reports_too() {
     has_frame(&dump, "reads_nowhere");
     desk.let_go(&crash);
     assert_eq!(child.wait(soon()).unwrap(), ExitCause::Exited(0));
+}
+
+procfork::register! {
+    "crash: reads nowhere" => |_: ChildContext| reads_nowhere(),
+    "crash: forks one that reads nowhere" => |_: ChildContext| {
+        let child = fork(ForkOptions::new("below"), |_| reads_nowhere()).unwrap();
+        let ended = child.wait(soon()).unwrap();
+        assert!(is_end_by(ended, libc::SIGSEGV), "{ended}");
+    },
+}
+
+/// What is spawned by an armed process, and what is forked from that.
+pub(crate) fn what_is_spawned_from_an_armed_process_reports_too() {
+    for (function, name) in [
+        ("crash: reads nowhere", "spawned"),
+        ("crash: forks one that reads nowhere", "below"),
+    ] {
+        let mut desk = CrashDesk::new().unwrap();
+        let child = armed(&desk, || {
+            let spawned = spawn(ForkOptions::new("spawned"), function, &[]).unwrap();
+            spawned.wait(soon()).unwrap();
+        });
+        let crash = next(&mut desk);
+        let dump = dump(&crash);
+        assert_eq!(dump.process.name, name);
+        has_frame(&dump, "reads_nowhere");
+        desk.let_go(&crash);
+        assert_eq!(child.wait(soon()).unwrap(), ExitCause::Exited(0));
+    }
+}
+
+pub(crate) fn other_descriptors_are_no_desk() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let refused = report_crashes([reader.into(), writer.into()]).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
 }
 
 /// A reader that is gone keeps nobody for long; one that is killed keeps nobody at all.

@@ -116,6 +116,8 @@ const TESTS: &[Test] = testing::list![
     crash::an_abort_and_a_signal_that_is_sent_are_crashes_without_an_address,
     crash::an_overflow_of_the_stack_is_read,
     crash::what_is_forked_from_an_armed_process_reports_too,
+    crash::what_is_spawned_from_an_armed_process_reports_too,
+    crash::other_descriptors_are_no_desk,
     crash::a_process_that_waits_to_be_read_can_be_killed,
     dump::names_lines_and_inlined_functions_are_shown,
     dump::every_thread_is_shown,

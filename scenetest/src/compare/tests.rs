@@ -46,6 +46,17 @@ fn nan_is_wrong_unless_it_is_said_to_equal_nan() {
 }
 
 #[test]
+fn the_nan_of_an_output_that_nobody_wrote_is_not_the_expected_one() {
+    let mut bytes = [0; 4];
+    let reader = Reader::of(facade::DType::F32).expect("readable");
+    reader.poison(&mut bytes);
+    let equal = Tolerance::EXACT.nan_equals_nan();
+    let poisoned = floats(&[f32::from_le_bytes(bytes)]);
+    let compared = compare("y", &poisoned, &floats(&[f32::NAN]), equal).expect("comparable");
+    assert_eq!((compared.wrong, compared.unwritten), (1, 1));
+}
+
+#[test]
 fn an_infinity_equals_itself_alone() {
     for tolerance in [Tolerance::EXACT, Tolerance::relative(0.5)] {
         check(tolerance, f32::INFINITY, f32::INFINITY, true);

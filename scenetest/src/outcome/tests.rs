@@ -9,6 +9,7 @@ fn session(outcomes: Vec<Outcome>) -> SessionReport {
         .map(|(n, outcome)| CaseReport::unstarted(format!("scene::{n}"), outcome));
     SessionReport {
         cases: cases.collect(),
+        began_ns: 0,
         elapsed: Duration::ZERO,
         broken_devices: Vec::new(),
         interrupted: None,

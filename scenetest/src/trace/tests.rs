@@ -35,11 +35,12 @@ fn cases_stand_on_their_devices_and_host_cases_on_free_lanes() {
     ];
     let report = SessionReport {
         cases,
+        began_ns: 0,
         elapsed: Duration::from_millis(15),
         broken_devices: Vec::new(),
         interrupted: None,
     };
-    let trace: Value = serde_json::from_str(&super::json(&report)).expect("JSON");
+    let trace: Value = serde_json::from_str(&super::json(&report, None)).expect("JSON");
     let events = trace["traceEvents"].as_array().expect("a list");
     let spans: Vec<Value> = events
         .iter()
@@ -63,4 +64,33 @@ fn cases_stand_on_their_devices_and_host_cases_on_free_lanes() {
         json!(["h::c", 2, 0, 12_000.0, 1_000.0]),
     ];
     assert_eq!(spans, expected, "the first host lane is free again");
+}
+
+#[test]
+fn what_a_worker_wrote_is_put_into_the_session() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let own = super::dir_of(dir.path(), 1);
+    std::fs::create_dir(&own).expect("made");
+    let named = json!({"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "node"}});
+    let slice = json!({"ph": "X", "pid": 1, "tid": 2, "name": "add", "ts": 7_000.5, "dur": 1.0});
+    let queued = json!({"ph": "b", "pid": 1, "tid": 2, "id": 3, "name": "add", "ts": 7_000.0});
+    let trace = json!({"traceEvents": [named, slice, queued]});
+    std::fs::write(own.join("a.json"), trace.to_string()).expect("written");
+    std::fs::write(own.join("b.json"), "{\"traceEvents\":[").expect("written");
+    let report = SessionReport {
+        cases: vec![ran("a::x", &[0], 0, 10), ran("b::x", &[0], 10, 10)],
+        began_ns: 5_000_000,
+        elapsed: Duration::from_millis(20),
+        broken_devices: Vec::new(),
+        interrupted: None,
+    };
+    let text = super::json(&report, Some(dir.path()));
+    let trace: Value = serde_json::from_str(&text).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("a list");
+    let expected = [
+        json!({"ph": "M", "pid": 4, "name": "process_name", "args": {"name": "b::x node"}}),
+        json!({"ph": "X", "pid": 4, "tid": 2, "name": "add", "ts": 2_000.5, "dur": 1.0}),
+        json!({"ph": "b", "pid": 4, "tid": 2, "id": "4.3", "name": "add", "ts": 2_000.0}),
+    ];
+    assert_eq!(events[events.len() - 3..], expected);
 }

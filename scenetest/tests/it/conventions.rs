@@ -75,6 +75,18 @@ pub(crate) fn exit_codes_are_the_documented_ones() {
     assert_eq!(code(&["--help"]), 0);
 }
 
+pub(crate) fn a_report_that_cannot_be_written_is_told_before_anything_runs() {
+    for flag in ["--junit", "--trace"] {
+        let ran = run(&["--case", "passes", flag, "/no/such/directory/report"]);
+        assert_eq!(ran.code, 6, "{}", ran.stdout);
+        assert!(!ran.stdout.contains("START"), "{}", ran.stdout);
+        assert_eq!(
+            ran.stderr,
+            "error: write /no/such/directory/report: No such file or directory (os error 2)\n"
+        );
+    }
+}
+
 pub(crate) fn a_trace_shows_cases_and_rounds() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("trace.json");
@@ -106,6 +118,58 @@ pub(crate) fn a_trace_shows_cases_and_rounds() {
         "two_devices::a",
     ];
     assert_eq!(names, expected, "a span for each device");
+}
+
+pub(crate) fn a_trace_shows_what_each_worker_ran() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("trace.json");
+    let path = file.to_str().expect("a plain path");
+    let args = ["--case", "behind", "--trace", path];
+    let traced = ran(program(&args).env(FIXTURES, "more"));
+    assert_eq!(traced.code, 0, "{}{}", traced.stdout, traced.stderr);
+    let trace = std::fs::read_to_string(&file).expect("it was written");
+    let trace: serde_json::Value = serde_json::from_str(&trace).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("a list");
+    for name in ["behind::a", "behind::b"] {
+        let case = span(events, name);
+        let group = events.iter().find(|event| {
+            event["name"] == "process_name" && event["args"]["name"] == format!("{name} node")
+        });
+        let group = &group.expect("a group of lanes for its worker")["pid"];
+        let lane = events.iter().find(|event| {
+            event["name"] == "thread_name" && &event["pid"] == group && event["tid"] == 0
+        });
+        assert_eq!(
+            lane.expect("a lane for its chip")["args"]["name"],
+            "node/chip0"
+        );
+        // The run to warm up, and the round.
+        let tasks = events
+            .iter()
+            .filter(|event| event["ph"] == "X" && &event["pid"] == group);
+        let tasks: Vec<&serde_json::Value> = tasks.collect();
+        assert_eq!(tasks.len(), 2, "{name}");
+        for task in tasks {
+            assert_eq!(task["name"], "twice");
+            assert!(is_within(task, case), "{task} is not within {case}");
+        }
+    }
+}
+
+fn span<'e>(events: &'e [serde_json::Value], name: &str) -> &'e serde_json::Value {
+    let mut spans = events.iter().filter(|event| event["ph"] == "X");
+    let found = spans.find(|event| event["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name}"))
+}
+
+fn is_within(inner: &serde_json::Value, outer: &serde_json::Value) -> bool {
+    let times = |span: &serde_json::Value| {
+        let (begin, length) = (span["ts"].as_f64(), span["dur"].as_f64());
+        let begin = begin.expect("a time");
+        (begin, begin + length.expect("a length"))
+    };
+    let ((begin, end), (from, until)) = (times(inner), times(outer));
+    from <= begin && end <= until
 }
 
 pub(crate) fn a_wrong_output_of_two_dimensions_has_a_heat_map_on_request() {

@@ -1,6 +1,8 @@
 //! The pool of devices.
 
-use crate::support::{FIXTURES, Report, program, ran, report};
+use serde_json::json;
+
+use crate::support::{FIXTURES, Report, program, ran, repeats, report};
 
 pub(crate) fn cases_get_distinct_devices_and_as_many_as_they_asked_for() {
     let report = report(&[
@@ -146,10 +148,61 @@ pub(crate) fn a_late_peer_and_a_starved_machine_are_no_hang() {
     let names = ["late_peer", "eight_on_one_processor", "stuck_beside"];
     let args: Vec<&str> = names.iter().flat_map(|name| ["--case", *name]).collect();
     let args = [&args[..], &["--max-parallel", "3", "--json"]].concat();
-    let report = Report::of(ran(program(&args).env(FIXTURES, "more")));
-    report.case("late_peer::case").is("passed", "");
-    report.case("eight_on_one_processor::case").is("passed", "");
-    let stuck = report.case("stuck_beside::case");
-    stuck.is("timed_out", "3.0 s (its time is over)");
-    assert!(stuck.text("hung").contains("stuck_in_this_function"));
+    for _ in 0..repeats() {
+        let report = Report::of(ran(program(&args).env(FIXTURES, "more")));
+        report.case("late_peer::case").is("passed", "");
+        report.case("eight_on_one_processor::case").is("passed", "");
+        let stuck = report.case("stuck_beside::case");
+        stuck.is("timed_out", "3.0 s (its time is over)");
+        assert!(stuck.text("hung").contains("stuck_in_this_function"));
+    }
+}
+
+/// DV-5, from a task on the device to the pool: nobody but the simulator knows of the fault.
+pub(crate) fn a_chip_that_breaks_in_a_run_is_out_of_the_pool() {
+    let run = |devices: &str, names: &[&str]| {
+        let names: Vec<&str> = names.iter().flat_map(|name| ["--case", *name]).collect();
+        let pool = ["--device", devices, "--max-parallel", "1", "--json"];
+        let mut program = program(&[&names[..], &pool].concat());
+        let faulty = program
+            .env(FIXTURES, "more")
+            .env("SCENETEST_BAD_DEVICE", "0");
+        Report::of(ran(faulty))
+    };
+    let two = run("0,1", &["breaks_its_chip", "behind"]);
+    let broke = two.case("breaks_its_chip::case");
+    broke.is("failed", "task `twice`");
+    assert_eq!(
+        (&broke.0["attempts"], &broke.0["devices"]),
+        (&1.into(), &json!([0]))
+    );
+    for name in ["behind::a", "behind::b"] {
+        let case = two.case(name);
+        case.is("passed", "");
+        assert_eq!(case.0["devices"], json!([1]), "{name}");
+    }
+    assert_eq!((&two.json["broken_devices"], two.code), (&json!([0]), 1));
+
+    // It breaks before the first round: once more elsewhere, where it passes.
+    let again = run("0,1", &["warms_up", "behind"]);
+    let warm = again.case("warms_up::case");
+    warm.is("passed", "");
+    assert_eq!(
+        (&warm.0["attempts"], &warm.0["devices"]),
+        (&2.into(), &json!([1]))
+    );
+    again.case("behind::a").is("passed", "");
+    assert_eq!(
+        (&again.json["broken_devices"], again.code),
+        (&json!([0]), 0)
+    );
+
+    // There is no other one.
+    let one = run("0", &["breaks_its_chip", "behind"]);
+    one.case("breaks_its_chip::case")
+        .is("failed", "task `twice`");
+    for name in ["behind::a", "behind::b"] {
+        one.case(name)
+            .is("not_run", "the pool has 0, and [0] broke");
+    }
 }

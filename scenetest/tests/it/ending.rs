@@ -6,7 +6,7 @@ use std::process::Stdio;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::{FIXTURES, Load, program, ran, report, still_running};
+use crate::support::{FIXTURES, Load, make_gate, program, ran, report, still_running};
 
 pub(crate) fn a_stuck_grandchild_is_found_and_shown() {
     let report = report(&["--case", "hangs_in_grandchild"]);
@@ -89,8 +89,18 @@ pub(crate) fn a_stuck_worker_says_what_it_is_doing() {
     is_named(block);
 }
 
+/// A worker that was started anew shares no memory with the runner but what it was given.
+pub(crate) fn a_stuck_spawned_worker_says_what_it_is_doing() {
+    let report = report(&["--case", "hangs_in_spawned_worker"]);
+    let case = report.case("hangs_in_spawned_worker::case");
+    case.is("timed_out", "it said so itself");
+    let block = case.text("hung");
+    assert!(block.contains("    doing node/sub0: "), "{block}");
+}
+
 pub(crate) fn sigusr1_shows_where_everything_stands_and_ends_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
+    make_gate(&dir.path().join("go")).expect("a named pipe");
     let mut runner = program(&["--case", "waits_for_a_file", "--json"])
         .env(FIXTURES, "more")
         .env("SCENETEST_TEST_DIR", dir.path())

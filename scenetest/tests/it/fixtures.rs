@@ -6,10 +6,11 @@
 )]
 
 use std::io::{BufWriter, Read as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use facade::Platform;
+use facade::{Platform, StartMode};
 use nix::sys::signal::{SigSet, Signal, raise};
 use procfork::ForkOptions;
 use scenetest::{Case, Failure, HostTensor, Limits, Scene, SceneContext, Tensors, Tolerance};
@@ -113,6 +114,25 @@ fn usual() -> Vec<Scene> {
             node.run(|orch| orch.submit_sub(&panics, facade::args().scalar(1_u32)))?;
             Ok(())
         }),
+        host("crashes_in_spawned_worker", |cx| {
+            let spawned = cx.node().sub_workers(1).start_mode(StartMode::Spawn);
+            let node = spawned.build()?;
+            let crashes = node.register_fn("crashes", |_: &facade::Args| {
+                crash_in_this_function();
+                Ok(())
+            })?;
+            node.init()?;
+            node.run(|orch| orch.submit_sub(&crashes, facade::args().scalar(1_u32)))?;
+            Ok(())
+        }),
+        host("panics_in_spawned_worker", |cx| {
+            let spawned = cx.node().sub_workers(1).start_mode(StartMode::Spawn);
+            let node = spawned.build()?;
+            let panics = node.register_fn("panics", |_: &facade::Args| panic_in_this_function())?;
+            node.init()?;
+            node.run(|orch| orch.submit_sub(&panics, facade::args().scalar(1_u32)))?;
+            Ok(())
+        }),
         host("skips", |_| {
             Err(Failure::skip("there is no such thing here"))
         }),
@@ -150,10 +170,10 @@ fn usual() -> Vec<Scene> {
         }),
         host("hangs_in_worker", |cx| {
             let node = cx.node().sub_workers(1).build()?;
-            let dir = tempfile::tempdir()?;
-            let (is_there, tells) = (dir.path().join("here"), dir.path().join("here"));
+            let gate = Gate::new()?;
+            let there = gate.path.clone();
             let hang = node.register_fn("hang", move |_: &facade::Args| {
-                std::fs::write(&tells, "")?;
+                open_gate(&there)?;
                 stuck_in_this_function().map_err(|failure| failure.to_string().into())
             })?;
             node.init()?;
@@ -162,7 +182,23 @@ fn usual() -> Vec<Scene> {
                 task.map(drop)
             };
             let run = node.submit(submit)?;
-            wait_for(&is_there);
+            pass_gate(&gate.path)?;
+            cx.time_is_over();
+            Ok(run.wait()?)
+        }),
+        host("hangs_in_spawned_worker", |cx| {
+            let spawned = cx.node().sub_workers(1).start_mode(StartMode::Spawn);
+            let node = spawned.build()?;
+            let hang = node.register_fn("hang", |args: &facade::Args| {
+                args.output::<u32>(0)?[0] = 1;
+                stuck_in_this_function().map_err(|failure| failure.to_string().into())
+            })?;
+            node.init()?;
+            let x = node.buffer::<u32>(1)?;
+            let run = node.submit(|orch| {
+                let task = orch.submit_sub(&hang, facade::args().output(&x));
+                task.map(drop)
+            })?;
             cx.time_is_over();
             Ok(run.wait()?)
         }),
@@ -319,11 +355,28 @@ fn with_devices() -> Vec<Scene> {
     ]
 }
 
-/// Until the file is there.
-fn wait_for(file: &std::path::Path) {
-    while !file.exists() {
-        thread::sleep(Duration::from_millis(2));
+/// A gate between processes that have nothing else in common: a named pipe, at which each side waits for
+/// the other.
+struct Gate {
+    path: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Gate {
+    fn new() -> Result<Self, Failure> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("gate");
+        crate::support::make_gate(&path)?;
+        Ok(Self { path, _dir: dir })
     }
+}
+
+fn open_gate(path: &Path) -> std::io::Result<()> {
+    std::fs::write(path, "")
+}
+
+fn pass_gate(path: &Path) -> std::io::Result<()> {
+    std::fs::read(path).map(drop)
 }
 
 /// A child in the group of the case, which follows nobody; it has come up when this returns.
@@ -386,16 +439,20 @@ fn print_a_megabyte() {
     out.flush().expect("somebody reads");
 }
 
-/// Eight processes print at once, and so does the case.
+/// Lines that each of [`WRITERS`] processes prints, all at once.
+pub(crate) const LINES: usize = 10_000;
+pub(crate) const WRITERS: usize = 8;
+
+/// ST-2: many short records of several processes.
 fn many_writers(_: &mut SceneContext<'_>) -> Done {
-    let writer = |number: u32| {
+    let writer = |number: usize| {
         procfork::fork(ForkOptions::new("writer"), move |_| {
             let mut out = std::io::stdout().lock();
-            let all = (0..400).try_for_each(|line| writeln!(out, "writer {number} line {line}"));
+            let all = (0..LINES).try_for_each(|line| writeln!(out, "writer {number} line {line}"));
             u8::from(all.is_err())
         })
     };
-    let children: Vec<_> = (0..8).map(writer).collect::<Result<_, _>>()?;
+    let children: Vec<_> = (0..WRITERS).map(writer).collect::<Result<_, _>>()?;
     for child in children {
         let cause = child.wait(std::time::Instant::now() + Duration::from_secs(20))?;
         if cause.code() != Some(0) {

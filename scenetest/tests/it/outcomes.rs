@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{Case, Load, Report, report};
+use crate::support::{Case, Load, Report, repeats, report};
 
 /// What every fixture comes to: its kind, a part of its reason, and whether it leaves something.
 const MODEL: &[(&str, &str, &str, bool)] = &[
@@ -24,6 +24,18 @@ const MODEL: &[(&str, &str, &str, bool)] = &[
     ),
     (
         "panics_in_worker::case",
+        "failed",
+        "a worker's panic",
+        false,
+    ),
+    (
+        "crashes_in_spawned_worker::case",
+        "failed",
+        "SIGSEGV",
+        false,
+    ),
+    (
+        "panics_in_spawned_worker::case",
         "failed",
         "a worker's panic",
         false,
@@ -61,6 +73,12 @@ const MODEL: &[(&str, &str, &str, bool)] = &[
     ),
     (
         "hangs_in_worker::case",
+        "timed_out",
+        "it said so itself",
+        false,
+    ),
+    (
+        "hangs_in_spawned_worker::case",
         "timed_out",
         "it said so itself",
         false,
@@ -219,12 +237,6 @@ pub(crate) fn the_report_is_the_model_and_stays_so_under_load() {
         insta::assert_snapshot!("report", settled(&report(&args)));
     }
     drop(load);
-}
-
-/// More by hand; the deadline of a test has room for three. The model was tried in 21.
-fn repeats() -> usize {
-    let wanted = std::env::var("SCENETEST_REPEATS").ok();
-    wanted.and_then(|wanted| wanted.parse().ok()).unwrap_or(1)
 }
 
 /// A report without what differs from run to run.

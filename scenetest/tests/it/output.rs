@@ -1,5 +1,6 @@
 //! ST-2, ST-4: what a case prints neither blocks anybody nor decides anything.
 
+use crate::fixtures::{LINES, WRITERS};
 use crate::support::report;
 
 pub(crate) fn a_megabyte_of_output_does_not_block_and_is_bounded() {
@@ -41,13 +42,37 @@ pub(crate) fn lines_of_several_processes_arrive_whole() {
     let case = report.case("many_writers::case");
     case.is("passed", "");
     assert_eq!(case.0["torn"], 0);
-    let mut lines: Vec<&str> = case.text("output").lines().collect();
-    lines.sort_unstable();
-    let mut expected: Vec<String> = (0..8)
-        .flat_map(|writer| (0..400).map(move |line| format!("writer {writer} line {line}")))
-        .collect();
-    expected.sort_unstable();
-    assert_eq!(lines, expected, "every line whole, once");
+    let output = case.text("output");
+    let (head, rest) = output.split_once("\n[... ").expect("it is bounded");
+    let (dropped, tail) = rest.split_once(" bytes dropped ...]\n").expect("a count");
+    let dropped: usize = dropped.parse().expect("a number");
+    let all: usize = (0..WRITERS)
+        .flat_map(|writer| (0..LINES).map(move |line| (writer, line)))
+        .map(|(writer, line)| format!("writer {writer} line {line}\n").len())
+        .sum();
+    assert_eq!(
+        head.len() + dropped + tail.len(),
+        all,
+        "every byte is counted"
+    );
+    // The cuts are anywhere; every other line is whole, and those of one writer are in order.
+    let heads = head.lines().count() - 1;
+    let whole = head.lines().take(heads).chain(tail.lines().skip(1));
+    let mut next = [0; WRITERS];
+    for line in whole {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ["writer", writer, "line", number] = words[..] else {
+            panic!("torn: {line}")
+        };
+        let (writer, number) = (number_of(writer), number_of(number));
+        assert!(number >= next[writer] && number < LINES, "{line}");
+        next[writer] = number + 1;
+    }
+    assert!(next.contains(&LINES), "the last line is kept");
+}
+
+fn number_of(word: &str) -> usize {
+    word.parse().unwrap_or_else(|_| panic!("torn: {word}"))
 }
 
 pub(crate) fn output_is_shown_when_a_case_does_not_pass() {
@@ -71,6 +96,8 @@ pub(crate) fn a_crash_shows_the_stack_of_the_process_that_crashed() {
         "aborts",
         "--case",
         "crashes_after_pass",
+        "--case",
+        "crashes_in_spawned_worker",
     ];
     let report = report(&names);
     for (name, kind, signal, function) in [
@@ -81,6 +108,12 @@ pub(crate) fn a_crash_shows_the_stack_of_the_process_that_crashed() {
             "crash_in_this_function",
         ),
         ("aborts", "crashed", "SIGABRT", "abort_in_this_function"),
+        (
+            "crashes_in_spawned_worker",
+            "failed",
+            "SIGSEGV",
+            "crash_in_this_function",
+        ),
         (
             "crashes_after_pass",
             "crashed",
@@ -107,9 +140,11 @@ pub(crate) fn a_crash_shows_the_stack_of_the_process_that_crashed() {
 }
 
 pub(crate) fn a_panic_in_a_worker_shows_its_stack() {
-    let report = report(&["--case", "panics_in_worker"]);
-    let case = report.case("panics_in_worker::case");
-    case.is("failed", "a worker's panic");
-    let output = case.text("output");
-    assert!(output.contains("panic_in_this_function"), "{output}");
+    for name in ["panics_in_worker", "panics_in_spawned_worker"] {
+        let report = report(&["--case", name]);
+        let case = report.case(&format!("{name}::case"));
+        case.is("failed", "a worker's panic");
+        let output = case.text("output");
+        assert!(output.contains("panic_in_this_function"), "{output}");
+    }
 }

@@ -119,6 +119,18 @@ impl Case<'_> {
     }
 }
 
+/// How often to repeat what is tried under load: once, or as often as `SCENETEST_REPEATS` says; then the
+/// test needs a longer deadline too, `PROCFORK_TEST_SECONDS`.
+pub(crate) fn repeats() -> usize {
+    let wanted = std::env::var("SCENETEST_REPEATS").ok();
+    wanted.and_then(|wanted| wanted.parse().ok()).unwrap_or(1)
+}
+
+/// A named pipe: opened by one side, it waits for the other.
+pub(crate) fn make_gate(path: &std::path::Path) -> std::io::Result<()> {
+    Ok(nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU)?)
+}
+
 /// The descendants of this test that still run.
 pub(crate) fn still_running() -> Vec<String> {
     let all = procfork::descendants(procfork::Pid::this()).expect("/proc is there");
