@@ -403,7 +403,7 @@ impl Args {
         &self.scalars
     }
 
-    fn grant(&self, index: usize) -> Result<&Grant, ArgError> {
+    pub(crate) fn grant(&self, index: usize) -> Result<&Grant, ArgError> {
         let found = self.grants.len();
         self.grants.get(index).ok_or(ArgError::Missing {
             what: "tensor",

@@ -20,6 +20,8 @@ pub use callable::{AgreeCause, CallableError};
 pub use domain::DomainError;
 pub use graph::GraphFileError;
 pub use memory::{BufferError, MemoryError};
+#[cfg(feature = "ndarray")]
+pub use task::ArrayError;
 pub use task::{ArgError, RunError, SubmitError, TaskCause};
 
 /// A name in a message; cheap to clone.

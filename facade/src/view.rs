@@ -1,4 +1,4 @@
-//! Typed slices over mapped shared memory: the unsafe code of this crate, with that of `remake.rs`.
+//! Typed slices over mapped shared memory: the unsafe code of this crate, with that of `view/array.rs` (arrays) and `remake.rs`.
 //!
 //! # Safety
 //!
@@ -16,6 +16,9 @@
     unsafe_code,
     reason = "typed slices over mapped memory; see the module's safety section"
 )]
+
+#[cfg(feature = "ndarray")]
+pub(crate) mod array;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -198,20 +201,9 @@ impl Grant {
 
     /// The elements, for reading.
     pub(crate) fn read<T: Element>(&self, index: usize) -> Result<&[T], ArgError> {
-        if !matches!(self.tag, Tag::Input | Tag::NoDep) {
-            return Err(ArgError::Tag {
-                index,
-                asked: "read",
-                tag: self.tag,
-            });
-        }
-        if self.aliased {
-            return Err(ArgError::Aliased { index });
-        }
+        self.check_read(index)?;
         let (first, len) = self.elements::<T>(index)?;
-        if self.tag == Tag::NoDep && self.taken.swap(true, Ordering::Relaxed) {
-            return Err(ArgError::Taken { index });
-        }
+        self.take_to_read(index)?;
         // SAFETY: `elements` checked type, bounds, alignment; the task that runs named these bytes as an input, so the
         // graph keeps other tasks' writes away until it ends (of what it named `no_dep` its author has promised that),
         // `aliased` is false, so that this task writes them through no other argument, `taken` says the same of this one,
@@ -225,21 +217,9 @@ impl Grant {
         reason = "`taken` makes the slice unique for the life of the grant"
     )]
     pub(crate) fn write<T: Element>(&self, index: usize) -> Result<&mut [T], ArgError> {
-        if !self.may_write() {
-            return Err(ArgError::Tag {
-                index,
-                asked: "write",
-                tag: self.tag,
-            });
-        }
-        if self.aliased {
-            return Err(ArgError::Aliased { index });
-        }
+        self.check_write(index)?;
         let (first, len) = self.elements::<T>(index)?;
-        // Relaxed: only uniqueness matters; no memory is published through the flag.
-        if self.taken.swap(true, Ordering::Relaxed) {
-            return Err(ArgError::Taken { index });
-        }
+        self.take(index)?;
         // SAFETY: `elements` checked type, bounds, alignment and the mapping is writable; the task that runs named
         // these bytes as written, so the graph keeps everybody else away (of what it named `no_dep` its author has
         // promised that); two arguments of one task never write overlapping bytes; `taken` makes this the only slice.
@@ -277,16 +257,61 @@ impl Grant {
         Some(change(bytes))
     }
 
-    fn elements<T: Element>(&self, index: usize) -> Result<(*mut T, usize), ArgError> {
+    /// Whether the task may read it, and writes it through no other argument.
+    fn check_read(&self, index: usize) -> Result<(), ArgError> {
+        self.check(matches!(self.tag, Tag::Input | Tag::NoDep), "read", index)
+    }
+
+    /// Whether the task may write it, and uses it through no other argument.
+    fn check_write(&self, index: usize) -> Result<(), ArgError> {
+        self.check(self.may_write(), "write", index)
+    }
+
+    fn check(&self, may: bool, asked: &'static str, index: usize) -> Result<(), ArgError> {
+        match (may, self.aliased) {
+            (true, false) => Ok(()),
+            (true, true) => Err(ArgError::Aliased { index }),
+            (false, _) => Err(ArgError::Tag {
+                index,
+                asked,
+                tag: self.tag,
+            }),
+        }
+    }
+
+    /// What the graph does not order is read or written, and that once.
+    fn take_to_read(&self, index: usize) -> Result<(), ArgError> {
+        match self.tag {
+            Tag::NoDep => self.take(index),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the right to write, which there is once.
+    fn take(&self, index: usize) -> Result<(), ArgError> {
+        // Relaxed: only uniqueness matters; no memory is published through the flag.
+        match self.taken.swap(true, Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(ArgError::Taken { index }),
+        }
+    }
+
+    /// The mapped memory, if it holds elements of this type.
+    fn host_core<T: Element>(&self, index: usize) -> Result<&Arc<BufferCore>, ArgError> {
         let core = self.core.as_ref().ok_or(ArgError::OnDevice { index })?;
-        if self.tensor.dtype() != T::DTYPE {
-            let (asked, found) = (T::DTYPE, self.tensor.dtype());
-            return Err(ArgError::DType {
+        let (asked, found) = (T::DTYPE, self.tensor.dtype());
+        match asked == found {
+            true => Ok(core),
+            false => Err(ArgError::DType {
                 index,
                 asked,
                 found,
-            });
+            }),
         }
+    }
+
+    fn elements<T: Element>(&self, index: usize) -> Result<(*mut T, usize), ArgError> {
+        let core = self.host_core::<T>(index)?;
         if !self.tensor.is_contiguous() {
             return Err(ArgError::NotContiguous { index });
         }

@@ -53,6 +53,15 @@ pub enum BufferError {
         /// Elements given.
         found: usize,
     },
+    /// A view of it cannot be had as such an array.
+    #[cfg(feature = "ndarray")]
+    #[error("look at {buffer} as an array: {source}")]
+    Array {
+        /// The buffer.
+        buffer: BufferId,
+        /// Why not.
+        source: super::ArrayError,
+    },
     /// Somebody uses it.
     #[error(
         "{operation} {buffer}: it is in use by {reading} tasks that read it, {writing} that write it and {views} host views; wait for the run, or drop the view"

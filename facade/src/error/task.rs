@@ -315,4 +315,44 @@ pub enum ArgError {
     /// The view does not fit.
     #[error(transparent)]
     View(TensorError),
+    /// It cannot be had as such an array.
+    #[cfg(feature = "ndarray")]
+    #[error("take tensor argument {index} as an array: {source}")]
+    Array {
+        /// Position.
+        index: usize,
+        /// Why not.
+        source: ArrayError,
+    },
+}
+
+/// Why a view cannot be had as such an array of `ndarray`.
+#[cfg(feature = "ndarray")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArrayError {
+    /// The number of dimensions differs.
+    #[error("asked for {asked} dimensions, the view has {found}")]
+    Rank {
+        /// Dimensions asked for.
+        asked: usize,
+        /// Dimensions of the view.
+        found: usize,
+    },
+    /// Two elements of the view share bytes, so that it cannot be written through one array.
+    #[error("elements of the view share bytes, which an array for writing cannot")]
+    Overlap,
+    /// The view has more elements than an address space has bytes, because they share them.
+    #[error("the view has more elements than an array can count")]
+    TooLarge,
+}
+
+#[cfg(feature = "ndarray")]
+impl ArrayError {
+    pub(crate) fn of_arg(self, index: usize) -> ArgError {
+        ArgError::Array {
+            index,
+            source: self,
+        }
+    }
 }
