@@ -223,6 +223,21 @@ fn decode(place: &[u8; PLACE], pid: u32, now: WireInstant) -> Option<Doing> {
     })
 }
 
+/// Any bytes at a place, under a sum that fits and of the process that they claim.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn check_place(bytes: &[u8], now: Duration) {
+    let mut place = [0; PLACE];
+    let n_bytes = bytes.len().min(PLACE - 8);
+    place[8..8 + n_bytes].copy_from_slice(&bytes[..n_bytes]);
+    let sum = checksum(&place[8..]);
+    place[..8].copy_from_slice(&sum.to_le_bytes());
+    let pid = u32::from_le_bytes([place[8], place[9], place[10], place[11]]);
+    if let Some(doing) = decode(&place, pid, now) {
+        // What is no text may take three bytes for one.
+        assert!(doing.worker.len() + doing.what.len() < 3 * PLACE);
+    }
+}
+
 /// FNV-1a over words, which is quick; never zero, which an empty place is.
 fn checksum(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(8);

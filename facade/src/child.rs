@@ -94,6 +94,12 @@ fn spawned(context: ChildContext) -> Result<(), String> {
     main(context, seat, Arc::new(registry), outfit)
 }
 
+/// Whether these bytes are what a spawned child gets.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn is_seat(bytes: &[u8]) -> bool {
+    control::decode::<(Seat, WireRegistry)>(bytes).is_ok()
+}
+
 impl Seat {
     /// The form in which a spawned child gets it, or the names of the callables that captured something.
     pub(crate) fn to_wire(&self, registry: &Registry) -> Result<Vec<u8>, Vec<String>> {

@@ -35,6 +35,8 @@ use crate::orchestrator::{Orchestrator, TaskHandle};
 
 pub(crate) use self::cache::{Begin, Cached, GraphCache, GraphKey, Keeps, Ticket};
 pub use self::files::GraphStats;
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::files::check_key;
 pub(crate) use self::recording::Recording;
 
 /// How a call of [`Orchestrator::graph`] was executed.

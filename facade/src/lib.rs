@@ -34,8 +34,10 @@
 //!   [`GraphStats`].
 //! - **What it does**: [`Worker::stats`], [`Worker::observe`] and [`Worker::take_trace`]; what workers log reaches your
 //!   own `tracing` subscriber.
-//! - **Data**: [`Buffer`] and its [`View`]s are shared by every process, a [`Fresh`] tensor comes with its task, [`DeviceBuffer`] lives on one chip over any number of
-//!   runs, a [`Domain`] is shared by several chips; [`MemoryReport`] says how much there is.
+//! - **Data**: [`Buffer`] and its [`View`]s are shared by every process, a [`Fresh`] tensor comes with its task,
+//!   [`DeviceBuffer`] lives on one chip over any number of runs, a [`Domain`] is shared by several chips;
+//!   [`MemoryReport`] says how much there is. With the feature `ndarray` tensors of any strides are arrays, on the host
+//!   and in a worker.
 //! - **What goes wrong**: [`Error`], with the first cause, the worker's path, and the exact end of a process.
 //!
 //! # What it promises
@@ -96,6 +98,8 @@ mod wire;
 pub mod activity;
 pub mod cause;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 
 pub use args::{ARGS_MAX, ArgList, ArgTensor, Args, AsTensor, Precedes, args};
 pub use buffer::{Buffer, View};
@@ -108,6 +112,8 @@ pub use control::{FaultKind, RemoteError};
 pub use device_memory::DeviceBuffer;
 pub use domain::{Domain, NamedBuffer, Symmetric, named};
 pub use element::Element;
+#[cfg(feature = "ndarray")]
+pub use error::ArrayError;
 pub use error::{
     AgreeCause, ArgError, BufferError, CallableError, CloseError, ConfigError, DomainError, Error,
     GraphFileError, MemoryError, Name, RunError, StartCause, StartError, StateError, SubmitError,
@@ -122,6 +128,8 @@ pub use progress::{StartPhase, StartProgress};
 pub use run_graph::{KeptGraph, RunGraph};
 pub use run_handle::{RunCanceller, RunHandle};
 pub use tree::{Role, TreeNode};
+#[cfg(feature = "ndarray")]
+pub use view::array::{HostArray, HostArrayMut};
 pub use view::{HostView, HostViewMut};
 pub use worker::{Health, Worker};
 

@@ -61,6 +61,16 @@ impl Record<'_> {
     }
 }
 
+/// Whatever bytes are taken for a record fit a feed when they are written again.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn check_record(bytes: &[u8]) {
+    if let Ok(record) = crate::control::decode::<Record<'_>>(bytes) {
+        let again = record.encode();
+        assert!(again.len() <= RECORD_MAX);
+        assert!(crate::control::decode::<Record<'_>>(&again).is_ok());
+    }
+}
+
 /// A tree's feed, as one of its processes has it.
 pub(crate) struct Logs {
     /// Handed on to every child.

@@ -54,6 +54,28 @@ mod maps;
 mod report;
 mod unwind;
 
+/// Any text as the mappings of a process.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn check_maps(text: &str) {
+    let mappings = maps::parse(text);
+    assert!(mappings.len() <= text.lines().count());
+    mappings.iter().for_each(|mapping| {
+        mapping.has_code();
+    });
+}
+
+/// Any bytes as the image of a program: what it says of its code is used as a dump would.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn check_image(bytes: &[u8]) {
+    let Ok(image) = image::Image::from_memory(bytes) else {
+        return;
+    };
+    drop(image.sections());
+    for address in [0, 0x1000, u64::MAX] {
+        let _ = (image.bias(address, 0x7000_0000), image.calls(address));
+    }
+}
+
 pub use answers::Answers;
 pub use crash::{Crash, CrashDesk, report_crashes};
 pub use report::{Call, Frame, ProcessDump, StackEnd, ThreadDump, Unreadable, Way};

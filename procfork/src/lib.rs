@@ -67,6 +67,8 @@ pub mod dump;
 mod ending;
 mod escalation;
 mod fork;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod keeper;
 mod lifeline;
 mod options;

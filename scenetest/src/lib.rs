@@ -111,6 +111,8 @@ mod session;
 mod display;
 mod entry;
 pub mod exit;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod junit;
 mod outcome;
 mod trace;

@@ -53,6 +53,8 @@ mod cache;
 mod check;
 mod definition;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod hash;
 mod layout;
 mod record;

@@ -151,6 +151,15 @@ impl GraphKey {
     }
 }
 
+/// Whatever bytes are taken for a key are those that it is written as.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn check_key(bytes: &[u8]) {
+    if let Some(key) = GraphKey::from_bytes(bytes) {
+        let again = GraphKey::from_bytes(&key.to_bytes()).expect("a key is read again");
+        assert_eq!(again.to_bytes(), key.to_bytes());
+    }
+}
+
 /// Which build of which program this is: size, time and head of its executable, in which linkers put an identity too.
 /// A copy of the executable may count as another build, which costs a recording; another build never counts as this one.
 fn build_id() -> io::Result<[u8; 32]> {

@@ -73,7 +73,8 @@ impl Image {
         let symbols = file.symbols().chain(file.dynamic_symbols());
         let functions = symbols.filter(|symbol| symbol.kind() == SymbolKind::Text);
         let named = functions.filter_map(|symbol| {
-            let end = symbol.address() + symbol.size();
+            // A damaged image may claim what goes beyond every address.
+            let end = symbol.address().saturating_add(symbol.size());
             Some((symbol.address()..end, symbol.name().ok()?.to_owned()))
         });
         let names = Names::Table(named.collect());
@@ -84,7 +85,7 @@ impl Image {
         let file = object::File::parse(data).map_err(|error| error.to_string())?;
         let range = |name| {
             let section = file.section_by_name(name)?;
-            Some(section.address()..section.address() + section.size())
+            Some(section.address()..section.address().saturating_add(section.size()))
         };
         let bytes = |name| {
             let section = file.section_by_name(name)?;
@@ -129,7 +130,8 @@ impl Image {
     /// Segments with code only: two segments may share a page of the file, mapped twice.
     pub(super) fn bias(&self, offset: u64, mapped_at: u64) -> Option<u64> {
         let within = |segment: &&Segment| {
-            (page_of(segment.offset)..segment.offset + segment.size).contains(&offset)
+            let end = segment.offset.saturating_add(segment.size);
+            (page_of(segment.offset)..end).contains(&offset)
         };
         let segment = self.code.iter().find(within)?;
         let first_byte_at = mapped_at.wrapping_sub(offset).wrapping_add(segment.offset);

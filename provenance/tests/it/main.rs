@@ -5,6 +5,7 @@
 mod fixture;
 
 mod errors;
+mod hostile;
 mod lifetime;
 mod mirror;
 mod model;

@@ -87,6 +87,14 @@ pub fn decode_file(build_id: &[u8], bytes: &[u8]) -> Result<Vec<(Vec<u8>, Defini
     }
 }
 
+/// The bytes of a file under the hash that fits them.
+#[cfg(any(test, fuzzing))]
+pub(super) fn with_hash(mut file: Vec<u8>) -> Vec<u8> {
+    let hash = hash_of(&file[16..]);
+    file[8..16].copy_from_slice(&hash.to_ne_bytes());
+    file
+}
+
 fn hash_of(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(8).map(|word| {
         let word: [u8; 8] = word.try_into().unwrap_or_default();
