@@ -34,10 +34,9 @@
 //!   [`GraphStats`].
 //! - **What it does**: [`Worker::stats`], [`Worker::observe`] and [`Worker::take_trace`]; what workers log reaches your
 //!   own `tracing` subscriber.
-//! - **Data**: [`Buffer`] and its [`View`]s are shared by every process, a [`Fresh`] tensor comes with its task,
-//!   [`DeviceBuffer`] lives on one chip over any number of runs, a [`Domain`] is shared by several chips;
-//!   [`MemoryReport`] says how much there is. With the feature `ndarray` tensors of any strides are arrays, on the host
-//!   and in a worker.
+//! - **Data**: [`Buffer`] and its [`View`]s are shared by every process (arrays of any strides with the feature `ndarray`), a
+//!   [`Fresh`] tensor comes with its task, [`DeviceBuffer`] lives on one chip over any number of runs, a [`Domain`] is shared
+//!   by several chips; [`MemoryReport`] says how much there is.
 //! - **What goes wrong**: [`Error`], with the first cause, the worker's path, and the exact end of a process.
 //!
 //! # What it promises
@@ -112,8 +111,6 @@ pub use control::{FaultKind, RemoteError};
 pub use device_memory::DeviceBuffer;
 pub use domain::{Domain, NamedBuffer, Symmetric, named};
 pub use element::Element;
-#[cfg(feature = "ndarray")]
-pub use error::ArrayError;
 pub use error::{
     AgreeCause, ArgError, BufferError, CallableError, CloseError, ConfigError, DomainError, Error,
     GraphFileError, MemoryError, Name, RunError, StartCause, StartError, StateError, SubmitError,
@@ -129,7 +126,7 @@ pub use run_graph::{KeptGraph, RunGraph};
 pub use run_handle::{RunCanceller, RunHandle};
 pub use tree::{Role, TreeNode};
 #[cfg(feature = "ndarray")]
-pub use view::array::{HostArray, HostArrayMut};
+pub use view::array::{ArrayError, HostArray, HostArrayMut};
 pub use view::{HostView, HostViewMut};
 pub use worker::{Health, Worker};
 

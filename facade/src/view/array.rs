@@ -24,7 +24,8 @@ use super::{Grant, element_at};
 use crate::args::{Args, Backing};
 use crate::buffer::{BufferCore, Use, View};
 use crate::element::Element;
-use crate::error::{ArgError, ArrayError, BufferError, Error};
+pub use crate::error::ArrayError;
+use crate::error::{ArgError, BufferError, Error};
 
 /// Where the elements of a tensor lie in its mapping.
 #[derive(Debug, Clone)]
