@@ -30,8 +30,7 @@
 //!   registered once and named by a [`Handle`].
 //! - **Runs**: [`Orchestrator`] submits tasks with [`args`] to a [`Target`] ([`on`], [`any`]); [`RunHandle`] waits and
 //!   cancels; [`RunGraph`] shows what followed what, and what took the time.
-//! - **Graphs**: [`Orchestrator::graph`] records a body of tasks once and submits it as one task; [`GraphArgs`],
-//!   [`GraphStats`].
+//! - **Graphs**: [`Orchestrator::graph`] records a body once and submits it as one task; [`GraphArgs`], [`GraphStats`].
 //! - **What it does**: [`Worker::stats`], [`Worker::observe`] and [`Worker::take_trace`]; what workers log reaches your
 //!   own `tracing` subscriber.
 //! - **Data**: [`Buffer`] and its [`View`]s are shared by every process (arrays of any strides with the feature `ndarray`), a

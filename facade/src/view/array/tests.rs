@@ -127,6 +127,23 @@ fn an_output_is_taken_once_as_a_slice_or_as_an_array() {
 }
 
 #[test]
+fn what_the_graph_does_not_order_is_read_or_written_and_that_once() {
+    fn read(args: &Args) -> bool {
+        args.input_array::<u32, Ix1>(0).is_ok()
+    }
+    fn write(args: &Args) -> bool {
+        args.output_array::<u32, Ix1>(0).is_ok()
+    }
+    type Use = fn(&Args) -> bool;
+    let x = numbers(6);
+    let orders: [(Use, Use); 3] = [(read, write), (write, read), (read, read)];
+    for (first, second) in orders {
+        let args = task(&x, *x.tensor(), Tag::NoDep);
+        assert_eq!((first(&args), second(&args)), (true, false));
+    }
+}
+
+#[test]
 fn elements_that_share_bytes_are_read_and_never_written() {
     let x = numbers(6);
     let windows = claimed(&x, &[4, 3], &[1, 1]);
