@@ -206,7 +206,7 @@ impl Engine {
         let mut core = self.core.lock();
         let result = change(&mut core);
         let Some(mut lines) = lines else {
-            drop(core);
+            self.let_go(core);
             // Release: partner of the acquire in `turn`; the change of core itself is ordered by its lock.
             self.pending.store(true, Ordering::Release);
             self.doorbell.ring();
@@ -224,6 +224,7 @@ impl Engine {
         // Freed before core is: whoever finds the lines taken sleeps under core, and is seen here.
         drop(lines);
         self.hand_over(&core);
+        self.let_go(core);
         result
     }
 
@@ -388,7 +389,7 @@ impl Engine {
         let mut core = self.core.lock();
         lines.take_news(&mut core);
         self.send_ready(lines, &mut core);
-        drop(core);
+        self.let_go(core);
         if lines.has_losses() {
             self.bury_dead(children, lines);
         }
@@ -417,6 +418,7 @@ impl Engine {
             let open = lines.has_idle_unmaps();
             drop(lines);
             self.hand_over(&core);
+            self.let_go(core);
             return if open { Unmaps::Open } else { Unmaps::Done };
         }
         self.doorbell.ring();
@@ -443,6 +445,7 @@ impl Engine {
         }
         lines.fail_failed_sends(&mut core);
         self.send_ready(lines, &mut core);
+        self.let_go(core);
     }
 
     /// The children of these lines have been ended: what was on them fails, for whoever waits for it still.
@@ -454,6 +457,7 @@ impl Engine {
         self.send_ready(lines, &mut core);
         // Whatever is left to be sent finds nobody.
         lines.fail_failed_sends(&mut core);
+        self.let_go(core);
     }
 
     /// The lines are free: somebody else may drive.

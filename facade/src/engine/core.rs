@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Waker;
 
 use device::Digest;
 use hashbrown::HashMap;
@@ -243,6 +244,8 @@ pub(crate) struct Core {
     pub(crate) starving: u32,
     /// Something that somebody may wait for has happened.
     progress: bool,
+    /// Of who awaits a run that is over, to be woken without core.
+    pub(super) wakers: Vec<Waker>,
     pub(crate) observer: Observer,
 }
 
@@ -273,6 +276,7 @@ impl Core {
             sleepers: 0,
             starving: 0,
             progress: false,
+            wakers: Vec::new(),
             observer: Observer::new(),
         }
     }

@@ -5,10 +5,11 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 
 use parking_lot::MutexGuard;
 
-use super::{Engine, Lines};
+use super::{Core, Engine, Lines};
 
 /// The lines for a moment, while nobody drives. Not to be dropped while core is held.
 pub(crate) struct HeldLines<'a> {
@@ -109,5 +110,14 @@ impl Drop for Wanted<'_> {
     fn drop(&mut self) {
         self.0.wanted.fetch_sub(1, Ordering::Release);
         self.0.hand_over(&self.0.core.lock());
+    }
+}
+
+impl Engine {
+    /// Lets go of core, then wakes who awaits a run that is over: a waker is the user's code, and may come back here.
+    pub(super) fn let_go(&self, mut core: MutexGuard<'_, Core>) {
+        let wakers = std::mem::take(&mut core.wakers);
+        drop(core);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }

@@ -77,8 +77,9 @@ impl RunCell {
         *self.lease.lock() = Some(lease);
     }
 
-    /// Publishes the outcome. The first one stays.
-    pub(crate) fn finish(&self, outcome: Result<(), RunError>) {
+    /// Publishes the outcome; who is to be woken now. The first outcome stays.
+    #[must_use]
+    pub(crate) fn finish(&self, outcome: Result<(), RunError>) -> Vec<Waker> {
         // An error only says that there was an outcome before.
         let _ = self.outcome.set(outcome);
         let wakers = {
@@ -86,9 +87,9 @@ impl RunCell {
             self.done.store(true, Ordering::Release);
             std::mem::take(&mut *wakers)
         };
-        wakers.into_iter().for_each(Waker::wake);
         drop(self.lease.lock().take());
         *self.span.lock() = Span::none();
+        wakers
     }
 
     /// Wakes `waker` when the run is over; false when it is over already.

@@ -1,6 +1,9 @@
 //! Cancelling: what has not started is dropped, what runs goes on, and everybody is told the same.
 
-use std::sync::mpsc;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 
 use facade::{Args, Error, RunError, SubmitError, TaskCause, TaskResult, Worker, args};
 
@@ -234,6 +237,44 @@ pub(crate) fn a_replayed_graph_stops_between_its_nodes() {
     drop(held);
     let error = failure(run.wait());
     assert_eq!(counts(&error), [0, 0, 0, 1], "{error}");
+    node.close().unwrap();
+}
+
+/// Cancels a run when another one is over.
+struct CancelNext(facade::RunCanceller);
+
+impl Wake for CancelNext {
+    fn wake(self: Arc<Self>) {
+        self.0.cancel();
+    }
+}
+
+pub(crate) fn a_callback_at_the_end_of_a_run_may_cancel_the_next() {
+    let dir = directory();
+    let gate = Gate::new(dir.path(), "gate");
+    let (node, hold, nothing) = at_a_gate(&gate);
+    let x = node.buffer::<u32>(1).unwrap();
+    let first = node
+        .submit(|orch| orch.submit_sub(&hold, args()).map(|_| ()))
+        .unwrap();
+    let second = node
+        .submit(|orch| {
+            for _ in 0..20 {
+                orch.submit_sub(&nothing, args().inout(&x))?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    let waker = Waker::from(Arc::new(CancelNext(second.canceller())));
+    let mut awaited = pin!(first);
+    let polled = awaited.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(matches!(polled, Poll::Pending));
+    gate.open();
+    let error = failure(second.wait());
+    assert!(
+        matches!(error.cause, TaskCause::Cancelled) && error.cancelled > 0,
+        "{error}"
+    );
     node.close().unwrap();
 }
 

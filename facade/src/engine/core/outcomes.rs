@@ -27,7 +27,8 @@ impl Core {
             self.publish_graph(run, &cell);
             if let Some(RunStatus::Done(outcome)) = status {
                 self.observer.run_ended(outcome.is_ok());
-                cell.finish(self.run_result(&outcome));
+                let wakers = cell.finish(self.run_result(&outcome));
+                self.wakers.extend(wakers);
             }
         }
         // The run is known, since it has just been reported.
