@@ -67,13 +67,15 @@ impl Tag {
 
 /// One tensor argument as inference sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// In this order: all but the strides stand in front.
+#[repr(C)]
 pub struct Access {
     /// The buffer.
     pub buffer: BufferId,
-    /// The bytes of it.
-    pub view: View,
-    /// What is done to them.
+    /// What is done to the bytes.
     pub tag: Tag,
+    /// The bytes of the buffer.
+    pub view: View,
 }
 
 impl Access {

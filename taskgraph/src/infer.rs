@@ -29,7 +29,7 @@ use crate::ids::TaskId;
 use crate::view::View;
 
 use buffers::Buffers;
-use index::Nodes;
+use index::{Hit, Nodes};
 use records::{Records, Role};
 
 /// No record, no buffer, no view.
@@ -53,7 +53,7 @@ pub(crate) struct Ledger {
     /// The memory of intermediate tensors, which tasks hold by records too.
     pub(crate) heap: Heap,
     /// Scratch for the records that one search finds.
-    hits: Vec<u32>,
+    hits: Vec<Hit>,
 }
 
 impl Ledger {
@@ -91,7 +91,7 @@ impl Ledger {
                 self.search(buffer, Role::Writer, view);
                 self.hits
                     .iter()
-                    .for_each(|&hit| found(self.records[hit].task, writer_why));
+                    .for_each(|hit| found(self.records[hit.record].task, writer_why));
             }
             *chain = self.records.add(task, buffer, view, Role::Reader, *chain);
             return self.put(*chain);
@@ -128,6 +128,7 @@ impl Ledger {
     }
 
     /// Gives up the records on a chain.
+    #[inline]
     pub(crate) fn retire(&mut self, mut chain: u32) {
         while chain != NONE {
             let next = self.records[chain].chain;
@@ -177,6 +178,7 @@ impl Ledger {
     }
 
     /// Fills `hits` with the records of a role that really meet the view.
+    #[inline]
     fn search(&mut self, buffer: u32, role: Role, view: &View) {
         self.hits.clear();
         let index = self.buffers.index(buffer, role);
@@ -185,6 +187,7 @@ impl Ledger {
 
     /// Reports the tasks of a role that a write meets, and takes their bytes. Says whether `new`, the
     /// record of the write, was put in the place of one with the same bytes.
+    #[inline]
     fn overwrite(
         &mut self,
         buffer: u32,
@@ -200,14 +203,14 @@ impl Ledger {
         let mut is_placed = false;
         for at in 0..self.hits.len() {
             let hit = self.hits[at];
-            found(self.records[hit].task);
-            if !is_placed && new != NONE && self.records.is_exactly(hit, view) {
+            found(self.records[hit.record].task);
+            if !is_placed && new != NONE && self.records.is_exactly(hit.record, view) {
                 let index = self.buffers.index(buffer, role);
                 index.replace(hit, new, &mut self.nodes, &mut self.records);
-                self.records[hit].role = Role::TakenOver;
+                self.records[hit.record].role = Role::TakenOver;
                 is_placed = true;
             } else {
-                self.take(hit, view);
+                self.take(hit.record, view);
             }
         }
         is_placed
@@ -245,6 +248,7 @@ impl Ledger {
     }
 
     /// Puts a record on the index of its buffer and role.
+    #[inline]
     fn put(&mut self, at: u32) {
         let (buffer, role) = (self.records[at].buffer, self.records[at].role);
         let index = self.buffers.index(buffer, role);
@@ -252,6 +256,7 @@ impl Ledger {
     }
 
     /// Takes a record off its index and forgets it.
+    #[inline]
     fn give_up(&mut self, at: u32) {
         match self.records[at].role {
             Role::Reader | Role::Writer => {
@@ -265,6 +270,7 @@ impl Ledger {
     }
 
     /// Takes a record off its index.
+    #[inline]
     fn unlink(&mut self, at: u32) {
         let (buffer, role) = (self.records[at].buffer, self.records[at].role);
         let index = self.buffers.index(buffer, role);

@@ -238,6 +238,7 @@ impl Scheduler {
     }
 
     /// What happened since the last call, oldest first.
+    #[inline]
     pub fn next_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
@@ -321,6 +322,7 @@ impl Scheduler {
     }
 
     /// Counts the end of a task, or of one member of a group.
+    #[inline]
     fn member_ended(&mut self, in_flight: InFlight, failure: Option<Failure>) {
         let index = in_flight.slot;
         let end = match self.arena[index].place.kind() {
@@ -337,6 +339,7 @@ impl Scheduler {
     }
 
     /// The task has ended well: its successors are released and its slot is given back.
+    #[inline]
     fn complete(&mut self, index: u32) {
         let slot = &mut self.arena[index];
         slot.step(Step::Complete);
@@ -356,6 +359,7 @@ impl Scheduler {
     }
 
     /// Counts the end of a task and tells the caller.
+    #[inline]
     fn report(&mut self, index: u32, end: TaskEnd) {
         let (task, slot) = (self.arena.id(index), &self.arena[index]);
         match slot.place.kind() {
@@ -390,6 +394,7 @@ impl Scheduler {
         }
     }
 
+    #[inline]
     fn release_successors(&mut self, index: u32) {
         let slot = &self.arena[index];
         if let Some(node) = slot.node() {
@@ -413,6 +418,7 @@ impl Scheduler {
     /// Gives back what an ended task holds. A failed one keeps its slot and its records until its run
     /// is over, so that whoever reads what it should have written learns of the failure. So does every
     /// task of a run that is recorded, so that edges from it are seen.
+    #[inline]
     fn let_go(&mut self, index: u32, failed: bool) {
         let slot = &mut self.arena[index];
         let run = self.runs.of_task(slot.run);
@@ -426,6 +432,7 @@ impl Scheduler {
     }
 
     /// A task has nothing left to wait for: it goes in line, or ends without having run.
+    #[inline]
     fn release(&mut self, index: u32) {
         let slot = &mut self.arena[index];
         slot.step(Step::Release);

@@ -35,6 +35,8 @@ struct Dim {
 
 /// A set of bytes of one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// In this order: what a run of bytes needs stands in front, in one cache line with the buffer of an access.
+#[repr(C)]
 pub struct View {
     lo: u64,
     hi: u64,

@@ -41,11 +41,10 @@ impl Shape {
         }
     }
 
-    /// How many different argument lists there are.
-    fn period(self, n_tasks: u64) -> u64 {
+    /// How many different argument lists there are. That of an independent task is the same but for the buffer.
+    fn period(self) -> u64 {
         match self {
-            Shape::Chain => 1,
-            Shape::Independent => n_tasks,
+            Shape::Chain | Shape::Independent => 1,
             Shape::InInOut => BUFFERS,
         }
     }
@@ -76,6 +75,7 @@ pub(crate) struct Graph {
     run: RunId,
     tasks: Vec<Vec<Access>>,
     n_tasks: u64,
+    shape: Shape,
 }
 
 impl Graph {
@@ -85,15 +85,14 @@ impl Graph {
             .add_worker(WorkerKind::NextLevel, Depth::One)
             .expect("the first");
         let run = scheduler.begin_run();
-        let tasks = (0..shape.period(n_tasks))
-            .map(|i| shape.accesses(i))
-            .collect();
+        let tasks = (0..shape.period()).map(|i| shape.accesses(i)).collect();
         Graph {
             scheduler,
             on: Placement::On(worker),
             run,
             tasks,
             n_tasks,
+            shape,
         }
     }
 
@@ -102,14 +101,7 @@ impl Graph {
         let start = Instant::now();
         let (mut n_live, mut n_ended) = (0, 0);
         for i in 0..self.n_tasks as usize {
-            let accesses = &self.tasks[i % self.tasks.len()];
-            let spec = TaskSpec {
-                accesses,
-                ..TaskSpec::new(self.on)
-            };
-            self.scheduler
-                .submit(self.run, &spec)
-                .expect("the run is open");
+            self.submit(i);
             n_live += 1;
             if feeding == Feeding::Stream && n_live == WINDOW {
                 n_live -= WINDOW / 2;
@@ -119,6 +111,21 @@ impl Graph {
         n_ended += self.execute(n_live);
         assert_eq!(n_ended as u64, self.n_tasks, "every task has ended");
         start.elapsed().as_nanos() as f64 / self.n_tasks as f64
+    }
+
+    /// The peers make the arguments of a task while they submit it, too.
+    fn submit(&mut self, i: usize) {
+        let at = i % self.tasks.len();
+        if self.shape == Shape::Independent {
+            self.tasks[at][0].buffer.id = i as u64;
+        }
+        let spec = TaskSpec {
+            accesses: &self.tasks[at],
+            ..TaskSpec::new(self.on)
+        };
+        self.scheduler
+            .submit(self.run, &spec)
+            .expect("the run is open");
     }
 
     /// Dispatches and completes so many tasks; how many ended.

@@ -217,13 +217,14 @@ impl Views {
         views
     }
 
-    /// With one live task on every view, another one on as many of them as are worth timing.
+    /// With one live task on every view, another one on as many of them as are worth timing. Their arguments were just
+    /// made, as those of a program are, and are not a part of what grows.
     pub(crate) fn submit(&mut self) -> Timed {
         let (graph, args) = (&mut self.graph, &self.args);
         graph.submit_all(args.iter());
         let n = 1000;
-        let cycle = args.iter().cycle().take(n);
-        let timed = timed(n as u32, || graph.submit_all(cycle));
+        let new: Vec<_> = args.iter().cycle().take(n).cloned().collect();
+        let timed = timed(n as u32, || graph.submit_all(new.iter()));
         graph.drain();
         timed
     }

@@ -9,6 +9,8 @@ use crate::buffer::BufferId;
 /// Unused buffers that are kept however few are in use.
 const SPARE: usize = 64;
 
+/// One cache line: whoever touches a buffer that nobody has touched for a while waits for memory once.
+#[repr(align(64))]
 struct Buffer {
     id: BufferId,
     writers: Index,
@@ -26,14 +28,18 @@ pub(super) struct Buffers {
     n_unused: usize,
 }
 
+const _: () = assert!(size_of::<Buffer>() == 64);
+
 impl Default for Buffers {
     /// With room for all spare buffers, and as many places of deleted ones: the table cleans up in place then, and a
     /// stream of buffers that come once and never again does not make it grow.
     fn default() -> Buffers {
+        let by_id = HashTable::with_capacity(4 * SPARE);
+        let room = by_id.capacity();
         Buffers {
-            by_id: HashTable::with_capacity(4 * SPARE),
-            all: Vec::new(),
-            free: Vec::new(),
+            by_id,
+            all: Vec::with_capacity(room),
+            free: Vec::with_capacity(room),
             n_unused: 0,
         }
     }
@@ -47,6 +53,7 @@ impl Buffer {
 
 impl Buffers {
     /// The number of a buffer that is about to get a record, and counts as used from now on.
+    #[inline]
     pub(super) fn enter(&mut self, id: &BufferId) -> u32 {
         let (hash, all) = (id.hash(), &self.all);
         let known = self
@@ -60,17 +67,12 @@ impl Buffers {
     }
 
     /// A record was taken off an index of this buffer, not to come back.
+    #[inline]
     pub(super) fn leave(&mut self, buffer: u32) {
-        if self.all[buffer as usize].is_unused() {
-            self.n_unused += 1;
-            // A sweep looks at every bucket, so it must be worth that many steps, also after a peak. A quarter leaves the
-            // table less than half full, so that it cleans up in place and does not grow.
-            if self.n_unused > SPARE + self.by_id.num_buckets() / 4 {
-                self.sweep();
-            }
-        }
+        self.n_unused += usize::from(self.all[buffer as usize].is_unused());
     }
 
+    #[inline]
     pub(super) fn index(&mut self, buffer: u32, role: Role) -> &mut Index {
         let buffer = &mut self.all[buffer as usize];
         match role {
@@ -86,7 +88,11 @@ impl Buffers {
         self.by_id.len() - self.n_unused
     }
 
+    #[cold]
     fn add(&mut self, id: &BufferId, hash: u64) -> u32 {
+        if self.by_id.len() == self.by_id.capacity() {
+            self.make_room();
+        }
         let buffer = Buffer {
             id: *id,
             writers: Index::EMPTY,
@@ -101,6 +107,22 @@ impl Buffers {
         self.by_id
             .insert_unique(hash, index, |&other| all[other as usize].id.hash());
         index
+    }
+
+    /// The table is full: forgets what is unused, when that is worth looking at every bucket; else grows. The lists grow
+    /// with it, so that as many buffers as there were once never make them grow again.
+    fn make_room(&mut self) {
+        if self.n_unused > self.by_id.len() / 2 {
+            self.sweep();
+        }
+        let all = &self.all;
+        let hash = |&index: &u32| all[index as usize].id.hash();
+        // Less than half full after a sweep, so that it cleans up in place.
+        self.by_id.reserve(1, hash);
+        let room = self.by_id.capacity();
+        self.all.reserve_exact(room.saturating_sub(self.all.len()));
+        self.free
+            .reserve_exact(room.saturating_sub(self.free.len()));
     }
 
     /// Forgets all unused buffers; each was counted once since the last time.

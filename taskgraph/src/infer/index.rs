@@ -5,17 +5,20 @@
 //!
 //! **The tree** is a B-tree ordered by the first byte. An entry of a leaf is a record with its
 //! [`Bounds`]; an entry of an inner node is a child with a box around all that it holds. A search
-//! follows the entries whose box it meets: one path for disjoint runs, however many there are.
+//! follows the entries whose box it meets: one path for disjoint runs, however many there are. The
+//! [`Key`]s that it is ordered by stand by themselves, so that a search through a node touches few cache
+//! lines; that of a child is at most those of all that it holds, and above those of the child before it.
 //!
 //! **Columns.** All columns of a matrix lie between nearly the same bounds, so a search by bounds alone
 //! would meet every one. The first strided view of a tree sets its `period`, the length of a row, and
-//! from then on the boxes say which part of a row they touch. Views cut along that period are told
-//! apart on the way down; for others the columns are "all", and the exact test decides at the leaf.
+//! from then on the boxes say which part of a row they touch, and the tree is ordered by the first
+//! column, then by the first byte. Views cut along that period are found as fast as runs; for others the
+//! columns are "all", and the exact test decides at the leaf.
 //!
 //! Boxes may be too large, never too small: an edge is decided by the exact test of the views.
 
 use super::NONE;
-use super::records::{Bounds, Records};
+use super::records::{Bounds, Key, Records};
 use crate::view::View;
 
 /// Records that need no tree.
@@ -23,14 +26,16 @@ const FEW: usize = 4;
 /// Entries of a node.
 const WIDTH: usize = 32;
 
-/// The live records of one role on one buffer.
+/// Marks in the length of an index that it is a tree.
+const TREE: u32 = 1 << 31;
+
+/// The live records of one role on one buffer. Two of them and an identity are one cache line.
 #[derive(Clone, Copy)]
 pub(super) struct Index {
+    /// How many records, and [`TREE`].
     len: u32,
-    /// Root of the tree, or [`NONE`] for a list.
-    root: u32,
+    /// The records of a list; the root and the period of a tree.
     few: [u32; FEW],
-    period: u32,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -40,12 +45,23 @@ struct Entry {
     to: u32,
 }
 
+/// A record that a search found, and where.
+#[derive(Clone, Copy)]
+pub(super) struct Hit {
+    pub(super) record: u32,
+    /// The leaf, or [`NONE`] in a list.
+    leaf: u32,
+    /// Where in the leaf or the list it stood.
+    at: u32,
+}
+
 pub(super) struct Node {
     len: u32,
     parent: u32,
     is_leaf: bool,
     /// Whether the upper bounds ascend too, as they do for views that are disjoint.
     is_monotone: bool,
+    keys: [Key; WIDTH],
     entries: [Entry; WIDTH],
 }
 
@@ -59,92 +75,119 @@ pub(super) struct Nodes {
 impl Index {
     pub(super) const EMPTY: Index = Index {
         len: 0,
-        root: NONE,
         few: [NONE; FEW],
-        period: 0,
     };
 
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
+    /// The root and the period of a tree.
+    fn tree(&self) -> Option<(u32, u32)> {
+        (self.len & TREE != 0).then_some((self.few[0], self.few[1]))
+    }
+
     /// Appends the records that really meet `view`.
-    pub(super) fn find(&self, view: &View, nodes: &Nodes, records: &Records, hits: &mut Vec<u32>) {
-        if self.root == NONE {
-            for &record in &self.few[..self.len as usize] {
+    #[inline]
+    pub(super) fn find(&self, view: &View, nodes: &Nodes, records: &Records, hits: &mut Vec<Hit>) {
+        let Some((root, period)) = self.tree() else {
+            let leaf = NONE;
+            for (at, &record) in (0..).zip(&self.few[..self.len as usize]) {
                 if records.meets(record, view) {
-                    hits.push(record);
+                    hits.push(Hit { record, leaf, at });
                 }
             }
-        } else {
-            nodes.find(self.root, &Bounds::of(view, self.period), hits);
-            hits.retain(|&record| records.meets(record, view));
-        }
+            return;
+        };
+        nodes.find(root, &Bounds::of(view, period), hits);
+        hits.retain(|hit| records.meets(hit.record, view));
     }
 
+    #[inline]
     pub(super) fn insert(&mut self, record: u32, nodes: &mut Nodes, records: &mut Records) {
+        let place = self.few.get_mut(self.len as usize);
         self.len += 1;
-        if self.root != NONE {
-            self.insert_in_tree(record, nodes, records);
-        } else if let Some(place) = self.few.get_mut(self.len as usize - 1) {
-            *place = record;
-        } else {
-            self.root = nodes.add(true);
-            for few in self.few {
-                self.insert_in_tree(few, nodes, records);
-            }
-            self.insert_in_tree(record, nodes, records);
+        match place {
+            Some(place) => *place = record,
+            None => self.insert_in_tree(record, nodes, records),
         }
     }
 
+    #[inline]
     pub(super) fn remove(&mut self, record: u32, nodes: &mut Nodes, records: &mut Records) {
         self.len -= 1;
-        if self.root == NONE {
+        let Some((root, period)) = self.tree() else {
             let len = self.len as usize;
             let at = self.few[..=len].iter().position(|&few| few == record);
             self.few.swap(at.expect("the record is on this index"), len);
             return;
-        }
+        };
         let leaf = records[record].leaf;
-        let at = nodes[leaf].position(record);
-        self.root = nodes.remove(leaf, at, self.period, self.root, records);
-        if self.root == NONE {
-            self.period = 0;
+        let key = records.bounds(record, period).key();
+        let at = nodes[leaf].position_of(record, key);
+        match nodes.remove(leaf, at, period, root, records) {
+            NONE => *self = Index::EMPTY,
+            root => self.few[0] = root,
         }
     }
 
-    /// Puts `new`, which has the same bytes, in the place of `old`.
-    pub(super) fn replace(&mut self, old: u32, new: u32, nodes: &mut Nodes, records: &mut Records) {
-        if self.root == NONE {
-            let few = self.few.iter_mut().find(|few| **few == old);
-            *few.expect("the record is on this index") = new;
+    /// Puts `new`, which has the same bytes, in the place of a record that was found. Others may have left the index
+    /// since.
+    #[inline]
+    pub(super) fn replace(&mut self, hit: Hit, new: u32, nodes: &mut Nodes, records: &mut Records) {
+        if self.tree().is_none() {
+            let few = match self.few.get_mut(hit.at as usize) {
+                Some(few) if hit.leaf == NONE && *few == hit.record => few,
+                _ => {
+                    let few = self.few.iter_mut().find(|few| **few == hit.record);
+                    few.expect("the record is on this index")
+                }
+            };
+            *few = new;
             return;
         }
-        let leaf = records[old].leaf;
-        let at = nodes[leaf].position(old);
-        nodes[leaf].entries[at].to = new;
+        let leaf = records[hit.record].leaf;
+        let node = &mut nodes[leaf];
+        let at = match node.entries().get(hit.at as usize) {
+            Some(entry) if hit.leaf == leaf && entry.to == hit.record => hit.at as usize,
+            _ => node.position(hit.record),
+        };
+        node.entries[at].to = new;
         records[new].leaf = leaf;
     }
 
+    /// Adds a record that is counted already, and makes the tree first where this is a list.
     fn insert_in_tree(&mut self, record: u32, nodes: &mut Nodes, records: &mut Records) {
-        if self.period == 0
+        if self.tree().is_none() {
+            let few = self.few;
+            self.len |= TREE;
+            (self.few[0], self.few[1]) = (nodes.add(true), 0);
+            for few in few {
+                self.insert_in_tree(few, nodes, records);
+            }
+        }
+        if self.few[1] == 0
             && let Some(period) = records.strided(record).and_then(|view| view.period())
         {
-            self.period = period;
+            self.few[1] = period;
             self.rebuild(nodes, records);
         }
-        let bounds = records.bounds(record, self.period);
-        self.root = nodes.insert(self.root, Entry { bounds, to: record }, records);
+        self.insert_entry(record, nodes, records);
+    }
+
+    fn insert_entry(&mut self, record: u32, nodes: &mut Nodes, records: &mut Records) {
+        let [root, period, ..] = self.few;
+        let bounds = records.bounds(record, period);
+        self.few[0] = nodes.insert(root, Entry { bounds, to: record }, records);
     }
 
     /// Makes all boxes anew, after the period was found.
     fn rebuild(&mut self, nodes: &mut Nodes, records: &mut Records) {
         let mut all = Vec::new();
-        nodes.take_apart(self.root, &mut all);
-        self.root = nodes.add(true);
+        nodes.take_apart(self.few[0], &mut all);
+        self.few[0] = nodes.add(true);
         for record in all {
-            let bounds = records.bounds(record, self.period);
-            self.root = nodes.insert(self.root, Entry { bounds, to: record }, records);
+            self.insert_entry(record, nodes, records);
         }
     }
 }
@@ -154,22 +197,37 @@ impl Node {
         &self.entries[..self.len as usize]
     }
 
+    fn keys(&self) -> &[Key] {
+        &self.keys[..self.len as usize]
+    }
+
+    /// Where a record with this key stands in this leaf.
+    fn position_of(&self, record: u32, key: Key) -> usize {
+        let at = self.keys().partition_point(|other| *other < key);
+        match self.entries().get(at) {
+            Some(entry) if entry.to == record => at,
+            _ => self.position(record),
+        }
+    }
+
     /// Where the entry that leads to `to` stands.
     fn position(&self, to: u32) -> usize {
         let at = self.entries().iter().position(|entry| entry.to == to);
         at.expect("a node holds what points back at it")
     }
 
-    fn insert(&mut self, at: usize, entry: Entry) {
+    fn insert(&mut self, at: usize, key: Key, entry: Entry) {
         let len = self.len as usize;
+        self.keys.copy_within(at..len, at + 1);
         self.entries.copy_within(at..len, at + 1);
-        self.entries[at] = entry;
+        (self.keys[at], self.entries[at]) = (key, entry);
         self.len += 1;
         self.check_monotone_at(at);
     }
 
     fn remove(&mut self, at: usize) -> Entry {
         let entry = self.entries[at];
+        self.keys.copy_within(at + 1..self.len as usize, at);
         self.entries.copy_within(at + 1..self.len as usize, at);
         self.len -= 1;
         if !self.is_monotone {
@@ -179,13 +237,15 @@ impl Node {
     }
 
     fn check_monotone(&mut self) {
-        self.is_monotone = self.entries().is_sorted_by_key(|entry| entry.bounds.hi);
+        let entries = self.entries();
+        self.is_monotone = entries.is_sorted_by_key(|entry| entry.bounds.last_key());
     }
 
     /// The entry at `at` is new or has grown.
     fn check_monotone_at(&mut self, at: usize) {
         let near = at.saturating_sub(1)..(at + 2).min(self.len as usize);
-        self.is_monotone &= self.entries[near].is_sorted_by_key(|entry| entry.bounds.hi);
+        let near = &self.entries[near];
+        self.is_monotone &= near.is_sorted_by_key(|entry| entry.bounds.last_key());
     }
 
     /// A box around all entries, of which there is one at least.
@@ -212,6 +272,7 @@ impl Nodes {
             parent: NONE,
             is_leaf,
             is_monotone: true,
+            keys: [Key::default(); WIDTH],
             entries,
         };
         if let Some(index) = self.free.pop() {
@@ -222,21 +283,26 @@ impl Nodes {
         self.all.len() as u32 - 1
     }
 
-    fn find(&self, node: u32, wanted: &Bounds, hits: &mut Vec<u32>) {
-        let node = &self[node];
-        let entries = node.entries();
-        let end = entries.partition_point(|entry| entry.bounds.lo < wanted.hi);
+    fn find(&self, index: u32, wanted: &Bounds, hits: &mut Vec<Hit>) {
+        let node = &self[index];
+        let (end_key, first_key) = (wanted.end_key(), wanted.first_key());
+        let end = node.keys().partition_point(|key| *key < end_key);
+        let entries = &node.entries()[..end];
         let start = if node.is_monotone {
-            entries[..end].partition_point(|entry| entry.bounds.hi <= wanted.lo)
+            // Mostly there is one that meets, the last: looked for from there.
+            let is_before = |entry: &Entry| entry.bounds.last_key() <= first_key;
+            entries.iter().rposition(is_before).map_or(0, |at| at + 1)
         } else {
             0
         };
-        for entry in entries[start..end]
-            .iter()
-            .filter(|entry| entry.bounds.meets(wanted))
-        {
+        for (at, entry) in entries.iter().enumerate().skip(start) {
+            if !entry.bounds.meets(wanted) {
+                continue;
+            }
             if node.is_leaf {
-                hits.push(entry.to);
+                let (record, at) = (entry.to, at as u32);
+                let leaf = index;
+                hits.push(Hit { record, leaf, at });
             } else {
                 self.find(entry.to, wanted, hits);
             }
@@ -248,36 +314,34 @@ impl Nodes {
     fn insert(&mut self, mut root: u32, new: Entry, records: &mut Records) -> u32 {
         if self[root].len as usize == WIDTH {
             let above = self.add(false);
-            let bounds = self[root].bounds();
-            self[above].insert(0, Entry { bounds, to: root });
+            let (key, bounds) = (self[root].keys[0], self[root].bounds());
+            self[above].insert(0, key, Entry { bounds, to: root });
             self[root].parent = above;
             self.split(above, 0, &new, records);
             root = above;
         }
-        let mut node = root;
+        let (mut node, key) = (root, new.bounds.key());
         while !self[node].is_leaf {
-            let mut at = self.child_for(node, &new);
+            let mut at = self.child_for(node, key);
             if self[self[node].entries[at].to].len as usize == WIDTH {
                 self.split(node, at, &new, records);
-                at = self.child_for(node, &new);
+                at = self.child_for(node, key);
             }
+            self[node].keys[at] = self[node].keys[at].min(key);
             self[node].entries[at].bounds.grow(&new.bounds);
             self[node].check_monotone_at(at);
             node = self[node].entries[at].to;
         }
-        let at = self[node]
-            .entries()
-            .partition_point(|e| e.bounds.lo <= new.bounds.lo);
-        self[node].insert(at, new);
+        let at = self[node].keys().partition_point(|other| *other <= key);
+        self[node].insert(at, key, new);
         records[new.to].leaf = node;
         root
     }
 
     /// The last child that begins at or before the new entry, else the first.
-    fn child_for(&self, node: u32, new: &Entry) -> usize {
-        let entries = self[node].entries();
-        entries
-            .partition_point(|entry| entry.bounds.lo <= new.bounds.lo)
+    fn child_for(&self, node: u32, key: Key) -> usize {
+        let keys = self[node].keys();
+        keys.partition_point(|other| *other <= key)
             .saturating_sub(1)
     }
 
@@ -285,25 +349,25 @@ impl Nodes {
     /// all others, before its last entry, so that ascending insertions leave full nodes behind.
     fn split(&mut self, parent: u32, at: usize, new: &Entry, records: &mut Records) {
         let left = self[parent].entries[at].to;
-        let is_append = self[left].entries[WIDTH - 1].bounds.lo <= new.bounds.lo;
+        let is_append = self[left].keys[WIDTH - 1] <= new.bounds.key();
         let middle = if is_append { WIDTH - 1 } else { WIDTH / 2 };
         let right = self.add(self[left].is_leaf);
         self[right].parent = parent;
         self.shift(left, middle, right, records);
         self[left].check_monotone();
         self[parent].entries[at].bounds = self[left].bounds();
-        let bounds = self[right].bounds();
-        self[parent].insert(at + 1, Entry { bounds, to: right });
+        let (key, bounds) = (self[right].keys[0], self[right].bounds());
+        self[parent].insert(at + 1, key, Entry { bounds, to: right });
         self[parent].check_monotone_at(at);
     }
 
     /// Moves the entries of one node from `from` on to the end of another.
     fn shift(&mut self, source: u32, from: usize, target: u32, records: &mut Records) {
-        let moved = self[source].entries;
+        let (keys, moved) = (self[source].keys, self[source].entries);
         let len = std::mem::replace(&mut self[source].len, from as u32) as usize;
-        for entry in &moved[from..len] {
+        for (key, entry) in keys[from..len].iter().zip(&moved[from..len]) {
             let end = self[target].len as usize;
-            self[target].insert(end, *entry);
+            self[target].insert(end, *key, *entry);
             if self[target].is_leaf {
                 records[entry.to].leaf = target;
             } else {

@@ -32,7 +32,7 @@ pub(super) struct Record {
 }
 
 /// A box around a view: its bounds, and the columns it touches when the buffer is cut into rows of
-/// `period` bytes. Without a period all columns are one.
+/// `period` bytes. Without a period there is one column, 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) lo: u64,
@@ -41,22 +41,24 @@ pub(super) struct Bounds {
     pub(super) column_hi: u32,
 }
 
-impl Bounds {
-    /// Around everything.
-    const ALL: Bounds = Bounds {
-        lo: 0,
-        hi: u64::MAX,
-        column_lo: 0,
-        column_hi: u32::MAX,
-    };
+/// Where a box stands in a tree: by its first column, then by its first byte. One number, compared at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key(u128);
 
+impl Key {
+    const fn new(column: u32, byte: u64) -> Key {
+        Key((column as u128) << 64 | byte as u128)
+    }
+}
+
+impl Bounds {
     pub(super) fn of(view: &View, period: u32) -> Bounds {
         let (lo, hi) = (view.lo(), view.hi());
         let all = Bounds {
             lo,
             hi,
             column_lo: 0,
-            column_hi: u32::MAX,
+            column_hi: period.max(1),
         };
         if period == 0 {
             return all;
@@ -72,6 +74,26 @@ impl Bounds {
         }
     }
 
+    pub(super) fn key(&self) -> Key {
+        Key::new(self.column_lo, self.lo)
+    }
+
+    /// The key from which on no box meets this one. There is a column and a byte in every box.
+    pub(super) fn end_key(&self) -> Key {
+        Key::new(self.column_hi - 1, self.hi)
+    }
+
+    /// Boxes whose last key is up to the [first key](Bounds::first_key) of this one do not meet it.
+    pub(super) fn last_key(&self) -> Key {
+        Key::new(self.column_hi, self.hi)
+    }
+
+    /// See [`last_key`](Bounds::last_key).
+    pub(super) fn first_key(&self) -> Key {
+        Key::new(self.column_lo + 1, self.lo)
+    }
+
+    #[inline]
     pub(super) fn meets(&self, other: &Bounds) -> bool {
         self.lo < other.hi
             && other.lo < self.hi
@@ -108,6 +130,7 @@ impl Records {
         self.all.reserve(n_records);
     }
 
+    #[inline]
     pub(super) fn add(
         &mut self,
         task: u32,
@@ -157,6 +180,7 @@ impl Records {
         }
     }
 
+    #[inline]
     pub(super) fn remove(&mut self, index: u32) {
         let view = self[index].view;
         if view != NONE {
@@ -183,11 +207,13 @@ impl Records {
     }
 
     /// The view of a record that is not one run.
+    #[inline]
     pub(super) fn strided(&self, at: u32) -> Option<&View> {
         self.views.get(self[at].view as usize)
     }
 
     /// Whether the record is one run.
+    #[inline]
     pub(super) fn is_dense(&self, at: u32) -> bool {
         self[at].view == NONE
     }
@@ -199,7 +225,8 @@ impl Records {
             return Bounds {
                 lo,
                 hi,
-                ..Bounds::ALL
+                column_lo: 0,
+                column_hi: 1,
             };
         }
         Bounds::of(&self.view(at), period)
@@ -218,6 +245,7 @@ impl Records {
     }
 
     /// Whether every byte of the record is one of the view.
+    #[inline]
     pub(super) fn is_covered(&self, at: u32, view: &View) -> bool {
         let Record { lo, hi, .. } = self[at];
         let is_within = view.lo() <= lo && hi <= view.hi();
@@ -225,6 +253,7 @@ impl Records {
     }
 
     /// Whether the record has exactly the bytes of the view.
+    #[inline]
     pub(super) fn is_exactly(&self, at: u32, view: &View) -> bool {
         let Record { lo, hi, .. } = self[at];
         let is_same_range = (lo, hi) == (view.lo(), view.hi());

@@ -124,6 +124,7 @@ impl Slot {
     }
 
     /// Marks a task as pointless; the first cause stays.
+    #[inline]
     pub(super) fn poison(&mut self, cause: Option<TaskId>) {
         if self.cause == NO_TASK {
             self.cause = cause.unwrap_or(NO_TASK);
@@ -131,6 +132,7 @@ impl Slot {
     }
 
     /// Moves on; an illegal step is a fault of this crate and stops.
+    #[inline]
     pub(super) fn step(&mut self, step: Step) {
         match self.state.next(step) {
             Some(next) => self.state = next,
@@ -221,6 +223,7 @@ impl Arena {
         self.slots.len() - self.free.len()
     }
 
+    #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.n_live() - self.n_nodes >= self.tasks_max as usize
     }
@@ -242,6 +245,7 @@ impl Arena {
     }
 
     /// Takes a slot, which is then Building. The arena must not be full.
+    #[inline]
     pub(super) fn take(&mut self, run: ShortRun, seq: u64, place: Place) -> u32 {
         let Some(index) = self.free.pop() else {
             let mut slot = Slot::new(0, run, seq, place);
@@ -272,6 +276,7 @@ impl Arena {
     }
 
     /// Gives back a slot that is Completed or Failed.
+    #[inline]
     pub(super) fn give_back(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         self.n_nodes -= usize::from(slot.is_node);
@@ -281,6 +286,7 @@ impl Arena {
         self.free.push(index);
     }
 
+    #[inline]
     pub(super) fn id(&self, slot: u32) -> TaskId {
         TaskId {
             slot,
@@ -308,6 +314,7 @@ impl Arena {
     }
 
     /// Makes `later` follow `earlier`, unless that has ended or is followed already.
+    #[inline]
     pub(super) fn connect(&mut self, earlier: u32, later: u32, why: Why) {
         let first = &self[earlier];
         if first.state.has_ended() {
@@ -329,6 +336,7 @@ impl Arena {
     }
 
     /// Takes all edges of a slot.
+    #[inline]
     pub(super) fn take_edges(&mut self, slot: u32) -> Edges {
         let slot = &mut self.slots[slot as usize];
         let (left, block) = (slot.n_edges as usize, slot.block);
@@ -357,6 +365,7 @@ impl Arena {
         reversed
     }
 
+    #[inline]
     fn last_edge(&mut self, slot: u32) -> Option<&mut u32> {
         let slot = &mut self.slots[slot as usize];
         match (slot.n_edges as usize).checked_sub(1)? {
@@ -368,6 +377,7 @@ impl Arena {
         }
     }
 
+    #[inline]
     fn push_edge(&mut self, slot: u32, edge: u32) {
         let at = self[slot].n_edges as usize;
         self[slot].n_edges += 1;

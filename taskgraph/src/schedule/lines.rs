@@ -55,6 +55,7 @@ impl Lines {
     }
 
     /// Says whether the line was empty before.
+    #[inline]
     pub(super) fn push(&mut self, line: u32, arena: &mut Arena, slot: u32) -> bool {
         let tasks = &mut self.all[line as usize].tasks;
         let was_empty = tasks.head().is_none();
@@ -62,6 +63,7 @@ impl Lines {
         was_empty
     }
 
+    #[inline]
     pub(super) fn pop(&mut self, line: u32, arena: &Arena) -> Option<u32> {
         self.all[line as usize].tasks.pop(arena)
     }
@@ -72,6 +74,7 @@ impl Lines {
 
     /// Who can take a task of this line now: an idle worker, or, when nobody else ever could, a busy
     /// one with a free frame.
+    #[inline]
     pub(super) fn takers(&self, line: u32, workers: &Workers) -> WorkerSet {
         let line = &self.all[line as usize];
         let free = if line.n_live == 1 {
@@ -83,6 +86,7 @@ impl Lines {
     }
 
     /// Whether anybody is left to serve this line.
+    #[inline]
     pub(super) fn is_served(&self, line: u32) -> bool {
         self.all[line as usize].n_live > 0
     }

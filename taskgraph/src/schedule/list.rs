@@ -23,10 +23,12 @@ impl Default for List {
 }
 
 impl List {
+    #[inline]
     pub(super) fn head(&self) -> Option<u32> {
         (self.head != NONE).then_some(self.head)
     }
 
+    #[inline]
     pub(super) fn push(&mut self, arena: &mut Arena, slot: u32) {
         arena[slot].link = NONE;
         match self.tail {
@@ -36,6 +38,7 @@ impl List {
         self.tail = slot;
     }
 
+    #[inline]
     pub(super) fn pop(&mut self, arena: &Arena) -> Option<u32> {
         let head = self.head()?;
         self.head = arena[head].link;

@@ -53,6 +53,7 @@ impl Run {
     }
 
     /// Counts the end of one of its tasks; says whether it was the last one.
+    #[inline]
     pub(super) fn count(&mut self, task: TaskId, end: TaskEnd) -> bool {
         self.n_live -= 1;
         let (counter, cause) = match end {
@@ -121,16 +122,19 @@ impl Runs {
     }
 
     /// The number of the run of a live task.
+    #[inline]
     pub(super) fn id(&self, run: ShortRun) -> RunId {
         RunId(self.base + u64::from(run.0.wrapping_sub(self.base as u32)))
     }
 
     /// The run of a live task, which is kept for as long.
+    #[inline]
     pub(super) fn of_task(&mut self, run: ShortRun) -> &mut Run {
         let index = run.0.wrapping_sub(self.base as u32);
         &mut self.all[index as usize]
     }
 
+    #[inline]
     pub(super) fn is_active(&self, run: ShortRun) -> bool {
         run.0 == self.active as u32
     }

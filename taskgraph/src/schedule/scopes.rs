@@ -64,6 +64,7 @@ impl Default for Scopes {
 
 impl Scopes {
     /// How the innermost scope finds edges.
+    #[inline]
     pub(super) fn inference(&self) -> Inference {
         self.open
             .last()

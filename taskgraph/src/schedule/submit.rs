@@ -120,12 +120,18 @@ impl Scheduler {
         }
     }
 
+    #[inline]
     pub(super) fn place(&mut self, placement: &Placement<'_>) -> Result<Place, SubmitError> {
+        if let Placement::On(worker) = *placement {
+            self.live_next_level(worker)?;
+            return Ok(Place::line(self.workers[worker].own_line()));
+        }
+        self.place_on_several(placement)
+    }
+
+    fn place_on_several(&mut self, placement: &Placement<'_>) -> Result<Place, SubmitError> {
         match *placement {
-            Placement::On(worker) => {
-                self.live_next_level(worker)?;
-                Ok(Place::line(self.workers[worker].own_line()))
-            }
+            Placement::On(worker) => self.place_any(&[worker]),
             Placement::AnyOf(workers) => self.place_any(workers),
             Placement::Group(workers) => self.place_group(workers),
             Placement::Sub => {

@@ -142,6 +142,7 @@ impl Workers {
         Some(id)
     }
 
+    #[inline]
     pub(super) fn get(&self, worker: WorkerId) -> Option<&Worker> {
         self.all.get(worker.0 as usize)
     }
@@ -177,6 +178,7 @@ impl Workers {
     }
 
     /// Puts a member in a free frame; says what to call it and whether another is in front.
+    #[inline]
     pub(super) fn send(&mut self, id: WorkerId, slot: u32, member: u32) -> (DispatchId, bool) {
         let worker = &mut self.all[id.0 as usize];
         let frame = usize::from(worker.in_flight[0].is_some());
@@ -199,6 +201,7 @@ impl Workers {
     }
 
     /// The worker that has this dispatch in flight, and the dispatch.
+    #[inline]
     pub(super) fn find(&mut self, dispatch: DispatchId) -> Option<(WorkerId, &mut InFlight)> {
         let frame = (dispatch.0 & 1) as usize;
         let id = (dispatch.0 >> FRAME_BITS) as usize & (WORKERS_MAX - 1);
@@ -208,6 +211,7 @@ impl Workers {
     }
 
     /// Takes an answered dispatch out of its frame.
+    #[inline]
     pub(super) fn take(&mut self, dispatch: DispatchId) -> Option<(WorkerId, InFlight)> {
         let (id, &mut in_flight) = self.find(dispatch)?;
         let worker = &mut self.all[id.0 as usize];

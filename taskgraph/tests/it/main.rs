@@ -5,6 +5,7 @@ mod capture;
 mod failures;
 mod groups;
 mod memory;
+mod odd;
 mod ordering;
 mod runs;
 mod simulation;

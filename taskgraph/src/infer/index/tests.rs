@@ -81,8 +81,13 @@ impl Pair {
         let view = self.records.view(self.list[at]);
         let new = self.records.add(0, 0, &view, Role::Writer, NONE);
         let old = std::mem::replace(&mut self.list[at], new);
+        let mut hits = Vec::new();
         self.index
-            .replace(old, new, &mut self.nodes, &mut self.records);
+            .find(&view, &self.nodes, &self.records, &mut hits);
+        let hit = hits.iter().find(|hit| hit.record == old);
+        let hit = *hit.expect("it meets itself");
+        self.index
+            .replace(hit, new, &mut self.nodes, &mut self.records);
         self.records.remove(old);
     }
 
@@ -90,6 +95,7 @@ impl Pair {
     fn find(&self, view: &View) -> (Vec<u32>, Vec<u32>) {
         let mut hits = Vec::new();
         self.index.find(view, &self.nodes, &self.records, &mut hits);
+        let mut hits: Vec<_> = hits.iter().map(|hit: &Hit| hit.record).collect();
         hits.sort_unstable();
         let meets = |record: &u32| self.records.meets(*record, view);
         let mut expected: Vec<_> = self.list.iter().copied().filter(meets).collect();
@@ -108,8 +114,8 @@ impl Pair {
     }
 
     fn check_nodes(&self) {
-        if self.index.root != NONE {
-            let depth = self.check_node(self.index.root, NONE);
+        if let Some((root, _)) = self.index.tree() {
+            let depth = self.check_node(root, NONE);
             assert!(depth < 8);
         }
     }
@@ -118,15 +124,18 @@ impl Pair {
     fn check_node(&self, at: u32, parent: u32) -> usize {
         let node = &self.nodes[at];
         assert_eq!(node.parent, parent);
-        assert!(node.len > 0 || self.index.len == 0);
-        assert!(node.entries().is_sorted_by_key(|entry| entry.bounds.lo));
-        let monotone = node.entries().is_sorted_by_key(|entry| entry.bounds.hi);
+        assert!(node.len > 0);
+        assert!(node.keys().is_sorted());
+        let entries = node.entries();
+        let monotone = entries.is_sorted_by_key(|entry| entry.bounds.last_key());
         assert!(monotone || !node.is_monotone);
-        let mut depths = node.entries().iter().map(|entry| {
+        let mut depths = node.entries().iter().zip(node.keys()).map(|(entry, key)| {
             if node.is_leaf {
                 assert_eq!(self.records[entry.to].leaf, at);
+                assert_eq!(*key, entry.bounds.key());
                 return 0;
             }
+            assert!(*key <= self.nodes[entry.to].keys[0]);
             let mut held = entry.bounds;
             held.grow(&self.nodes[entry.to].bounds());
             assert_eq!(held, entry.bounds, "a box is too small");
@@ -198,7 +207,9 @@ fn a_search_among_columns_meets_few_of_them() {
     let mut pair = Pair::new();
     (0..4096).for_each(|c| pair.insert(&column(c)));
     let mut hits = Vec::new();
-    let bounds = Bounds::of(&column(1234), pair.index.period);
-    pair.nodes.find(pair.index.root, &bounds, &mut hits);
+    let (root, period) = pair.index.tree().unwrap();
+    let bounds = Bounds::of(&column(1234), period);
+    pair.nodes.find(root, &bounds, &mut hits);
+    let hits: Vec<_> = hits.iter().map(|hit: &Hit| hit.record).collect();
     assert_eq!(hits, [1234]);
 }
