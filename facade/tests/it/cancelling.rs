@@ -278,6 +278,65 @@ pub(crate) fn a_callback_at_the_end_of_a_run_may_cancel_the_next() {
     node.close().unwrap();
 }
 
+/// A worker that dies, tasks that fail, memory that comes with tasks, and a cancel, all in one run: it ends, every task is
+/// counted once, its graph is told, and the next run finds a whole tree.
+pub(crate) fn a_death_a_failure_and_a_cancel_in_one_run_are_counted_once_each() {
+    let node = builder(0, 2).heap(1024).build().unwrap();
+    let bad = node
+        .register_fn("bad", |_: &Args| -> TaskResult { Err("no".into()) })
+        .unwrap();
+    let die = node
+        .register_fn("die", |_: &Args| -> TaskResult { std::process::abort() })
+        .unwrap();
+    let nothing = node.register_fn("nothing", nothing).unwrap();
+    node.init().unwrap();
+    let x = node.buffer::<u32>(8).unwrap();
+    for round in 0..12_u64 {
+        let mut n_tasks = 0;
+        let run = node
+            .submit(|orch| {
+                orch.keep_graph();
+                for at in 0..24_u64 {
+                    let made = facade::fresh::<u32>(4)?;
+                    let function = match (at + round) % 12 {
+                        3 => &bad,
+                        7 if at < 12 => &die,
+                        _ => &nothing,
+                    };
+                    let list = match at % 3 {
+                        0 => args().inout(&x),
+                        1 => args().output(&made),
+                        _ => args().input(&x).output(&made),
+                    };
+                    orch.submit_sub(function, list)?;
+                    n_tasks += 1;
+                }
+                Ok(())
+            })
+            .unwrap();
+        if round % 3 > 0 {
+            let _ = run.wait_for(std::time::Duration::from_micros(300 * round));
+            run.cancel();
+        }
+        let error = failure(run.wait());
+        assert_eq!(
+            counts(&error).iter().sum::<u64>(),
+            n_tasks,
+            "{round}: {error}"
+        );
+        let graph = run.graph().unwrap();
+        assert_eq!(graph.view().nodes().len() as u64, n_tasks);
+        assert!(graph.view().nodes().iter().all(|node| node.end.is_some()));
+        for path in ["node/sub0", "node/sub1"] {
+            // An error says that it is alive.
+            let _ = node.respawn(path);
+        }
+    }
+    node.run(|orch| orch.submit_sub_group(&nothing, vec![args(), args()]))
+        .unwrap();
+    node.close().unwrap();
+}
+
 pub(crate) fn a_run_whose_handle_is_dropped_goes_on() {
     let node = builder(0, 1).build().unwrap();
     let add = node

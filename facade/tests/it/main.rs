@@ -225,6 +225,7 @@ procfork::testing::tests! {
     cancelling::a_failure_before_the_cancel_is_the_cause,
     cancelling::a_replayed_graph_stops_between_its_nodes,
     cancelling::a_callback_at_the_end_of_a_run_may_cancel_the_next,
+    cancelling::a_death_a_failure_and_a_cancel_in_one_run_are_counted_once_each,
     cancelling::a_run_whose_handle_is_dropped_goes_on,
     fresh_tensors::a_chain_of_them_carries_values_in_bounded_memory,
     fresh_tensors::a_task_of_a_chip_and_a_group_bring_some_into_being_too,

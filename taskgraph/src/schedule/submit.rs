@@ -131,7 +131,7 @@ impl Scheduler {
 
     fn place_on_several(&mut self, placement: &Placement<'_>) -> Result<Place, SubmitError> {
         match *placement {
-            Placement::On(worker) => self.place_any(&[worker]),
+            Placement::On(_) => unreachable!("the caller places it"),
             Placement::AnyOf(workers) => self.place_any(workers),
             Placement::Group(workers) => self.place_group(workers),
             Placement::Sub => {
