@@ -72,7 +72,7 @@ pub enum DeviceError {
         bytes: u64,
     },
     /// A window cannot be mapped. Nothing was done.
-    #[error("map a window of {bytes} bytes on chip {chip}: {source}")]
+    #[error("map a window of {bytes} bytes on chip {chip}")]
     Window {
         /// The chip's number.
         chip: u32,

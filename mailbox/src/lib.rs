@@ -65,6 +65,10 @@
     allow(dead_code, unused_imports, reason = "models have no segments")
 )]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 // Memory that two processes share.
 mod board;
 mod fd_channel;

@@ -54,6 +54,10 @@
 //! it did not make, and never signals a bare number.
 #![deny(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod birth;
 mod boot;
 mod cause;
