@@ -53,3 +53,23 @@ fn listing_builds_nothing() {
     assert_eq!(run.stdout, "a_ns\nb\n");
     assert!(!fixture.path().join("target").exists());
 }
+
+#[test]
+fn a_comparison_runs_only_when_it_is_named_and_where_it_cannot_be_built_that_is_no_failure() {
+    let mut fixture = with_bench(BOTH);
+    let manifest = "[package]\nname = \"vs-other\"\nedition = \"2024\"\n\n\
+         [package.metadata.bench]\nmeasures = [\"a_vs_b\"]\n\n\
+         [dependencies]\nother = { path = \"no/such/place\" }\n\n[workspace]\n";
+    fixture.write("mailbox/benches/vs-other/Cargo.toml", manifest);
+    let program = "//! Compares.\n\nfn main() {}\n";
+    fixture.write("mailbox/benches/vs-other/src/main.rs", program);
+    let all = xtask(&fixture, &["bench", "--json"]);
+    all.exits_with(0);
+    assert!(!all.stderr.contains("not available"), "{all:#?}");
+    let named = xtask(&fixture, &["bench", "--json", "a_vs_b"]);
+    named
+        .exits_with(0)
+        .says("not available  a_vs_b")
+        .says("no/such/place");
+    assert_eq!(named.stdout, "[]\n");
+}
