@@ -225,7 +225,7 @@ fn decode(place: &[u8; PLACE], pid: u32, now: WireInstant) -> Option<Doing> {
 
 /// Any bytes at a place, under a sum that fits and of the process that they claim.
 #[cfg(any(test, fuzzing))]
-pub(crate) fn check_place(bytes: &[u8], now: Duration) {
+pub(crate) fn check_place(bytes: &[u8], now: WireInstant) {
     let mut place = [0; PLACE];
     let n_bytes = bytes.len().min(PLACE - 8);
     place[8..8 + n_bytes].copy_from_slice(&bytes[..n_bytes]);

@@ -2,8 +2,7 @@
 //!
 //! Each function takes any bytes and must not panic, and what a decoder takes must come back from its encoder unchanged.
 
-use std::time::Duration;
-
+use crate::clock::WireInstant;
 use crate::control::{self, ControlReply, ControlRequest};
 use crate::{activity, child, graph, logs, wire};
 
@@ -56,7 +55,7 @@ pub fn graph_key(bytes: &[u8]) {
 
 /// A place of the board on which workers say what they do.
 pub fn activity(bytes: &[u8]) {
-    activity::check_place(bytes, Duration::from_secs(1));
+    activity::check_place(bytes, WireInstant(1_000_000_000));
 }
 
 #[cfg(test)]
