@@ -182,6 +182,13 @@ impl Feed {
     }
 }
 
+/// The pipe: readable while a record is in it, for a reader that sleeps on several descriptors.
+impl AsFd for Feed {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}
+
 impl FeedWriter {
     fn over(segment: Segment, pipe: OwnedFd, bell: Doorbell) -> Result<FeedWriter, SegmentError> {
         let segment = Arc::new(segment);

@@ -22,6 +22,7 @@ use crate::wait::{Activity, DeathWords, Immortal, Probe, WaitError, Waiter};
 use crate::words::Words;
 
 mod death;
+mod staging;
 
 fn model(body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();

@@ -119,6 +119,10 @@ impl ParentEnd {
         payload: &[u8],
     ) -> Result<Staged, SubmitError> {
         let frame = self.write_free_frame(&identity, payload)?;
+        if cfg!(weaken = "early_stamp") {
+            let stamp = Stamp::new(self.next, kind, payload.len());
+            self.shared.tasks[frame].request.publish(stamp);
+        }
         self.slots[frame] = Slot::Staged;
         Ok(Staged {
             frame,
@@ -145,6 +149,19 @@ impl ParentEnd {
         self.check_open()?;
         self.fly(frame, identity, kind, len);
         Ok(())
+    }
+
+    /// Publishes a staged task under another identity than it was staged with: for a caller that numbers
+    /// its tasks when it sends them.
+    ///
+    /// # Errors
+    ///
+    /// As [`ParentEnd::activate`].
+    #[inline]
+    pub fn activate_as(&mut self, staged: Staged, identity: Identity) -> Result<(), SubmitError> {
+        let request = &self.shared.tasks[staged.frame].request;
+        request.write_identity(&identity);
+        self.activate(Staged { identity, ..staged })
     }
 
     /// Takes a staged task back; the child never sees it.

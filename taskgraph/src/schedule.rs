@@ -19,6 +19,7 @@
 //! needs data of a failed one never runs; the tasks of a run start only when all earlier runs are
 //! over.
 
+mod ahead;
 mod arena;
 mod feed;
 mod groups;
@@ -151,7 +152,8 @@ impl Scheduler {
             return Err(EventError::UnknownRun { run });
         }
         self.leave_all_scopes(run);
-        self.runs_are_due = true;
+        // Otherwise the end of its last task says so.
+        self.runs_are_due |= self.runs.of_task(run.into()).is_exhausted();
         self.settle();
         Ok(())
     }
@@ -459,14 +461,17 @@ impl Scheduler {
             }
             self.effects.push_back(Effect::RunFinished { run });
         }
-        let moved = self.runs.advance();
-        if moved && let Some((_, run)) = self.runs.active() {
-            let mut backlog = std::mem::take(&mut run.backlog);
-            while let Some(slot) = backlog.pop(&self.arena) {
-                self.enqueue(slot);
-            }
+        if !self.runs.advance() {
+            return false;
         }
-        moved
+        let Some((_, run)) = self.runs.active() else {
+            return false;
+        };
+        let mut backlog = std::mem::take(&mut run.backlog);
+        while let Some(slot) = backlog.pop(&self.arena) {
+            self.enqueue(slot);
+        }
+        true
     }
 
     fn drop_backlog(&mut self, run: ShortRun) {

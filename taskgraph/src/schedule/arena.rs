@@ -286,6 +286,12 @@ impl Arena {
         self.free.push(index);
     }
 
+    /// The slot after this one on its list.
+    pub(super) fn after(&self, slot: u32) -> Option<u32> {
+        let next = self[slot].link;
+        (next != NONE).then_some(next)
+    }
+
     #[inline]
     pub(super) fn id(&self, slot: u32) -> TaskId {
         TaskId {

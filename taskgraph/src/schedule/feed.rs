@@ -22,6 +22,10 @@ impl Scheduler {
             if let Some(dispatch) = self.outbox.pop_front() {
                 return Some(dispatch);
             }
+            // Most often there is nothing to take, and who is hungry stays so.
+            if self.lines.is_empty() && self.groups.is_empty() {
+                return None;
+            }
             let worker = self.hungry.first()?;
             match self.feed(worker) {
                 Some(dispatch) => return Some(dispatch),

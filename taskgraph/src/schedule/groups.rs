@@ -51,6 +51,8 @@ pub(super) struct Groups {
     all: Vec<Group>,
     free: Vec<u32>,
     pub(super) sub_line: VecDeque<u32>,
+    /// Groups that stand in line.
+    n_waiting: usize,
 }
 
 impl Groups {
@@ -80,6 +82,11 @@ impl Groups {
         self.free.push(group);
     }
 
+    /// Whether no group stands in line.
+    pub(super) fn is_empty(&self) -> bool {
+        self.n_waiting == 0
+    }
+
     /// Whether the group is first in line at each of its workers.
     pub(super) fn is_head(&self, group: u32) -> bool {
         let group = &self[group];
@@ -88,6 +95,7 @@ impl Groups {
 
     /// Puts a ready group in line at each of its workers.
     pub(super) fn enter(&mut self, index: u32, workers: &mut Workers) {
+        self.n_waiting += 1;
         if self[index].is_sub {
             self.sub_line.push_back(index);
             return;
@@ -102,6 +110,7 @@ impl Groups {
 
     /// Takes a group out of every line it stands in, because it starts or ends.
     pub(super) fn leave(&mut self, index: u32, workers: &mut Workers) {
+        self.n_waiting -= 1;
         if self[index].is_sub {
             self.sub_line.retain(|&other| other != index);
             return;

@@ -23,6 +23,8 @@ pub(super) struct Line {
 #[derive(Default)]
 pub(super) struct Lines {
     all: Vec<Line>,
+    /// Tasks in all of them.
+    n_tasks: usize,
     /// A `set -> line` pair means that the workers of the set serve that line.
     by_targets: HashMap<WorkerSet, u32>,
 }
@@ -57,6 +59,7 @@ impl Lines {
     /// Says whether the line was empty before.
     #[inline]
     pub(super) fn push(&mut self, line: u32, arena: &mut Arena, slot: u32) -> bool {
+        self.n_tasks += 1;
         let tasks = &mut self.all[line as usize].tasks;
         let was_empty = tasks.head().is_none();
         tasks.push(arena, slot);
@@ -65,7 +68,14 @@ impl Lines {
 
     #[inline]
     pub(super) fn pop(&mut self, line: u32, arena: &Arena) -> Option<u32> {
-        self.all[line as usize].tasks.pop(arena)
+        let popped = self.all[line as usize].tasks.pop(arena);
+        self.n_tasks -= usize::from(popped.is_some());
+        popped
+    }
+
+    /// Whether no task waits in any line.
+    pub(super) fn is_empty(&self) -> bool {
+        self.n_tasks == 0
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -83,6 +93,11 @@ impl Lines {
             workers.idle()
         };
         line.targets.and(free)
+    }
+
+    /// Everybody who serves this line, the lost ones too.
+    pub(super) fn targets(&self, line: u32) -> &WorkerSet {
+        &self.all[line as usize].targets
     }
 
     /// Whether anybody is left to serve this line.

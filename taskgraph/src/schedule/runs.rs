@@ -48,7 +48,7 @@ impl Run {
     }
 
     /// Whether no task is left and none can come.
-    fn is_exhausted(&self) -> bool {
+    pub(super) fn is_exhausted(&self) -> bool {
         !self.is_open() && self.n_live == 0
     }
 
@@ -173,15 +173,16 @@ impl Runs {
 
     /// Ends the next run that has nothing left and is due: the active one, or a cancelled one.
     pub(super) fn finish_next(&mut self) -> Option<RunId> {
-        let active = self.active;
-        let due = |id: u64, run: &Run| id == active || run.is_cancelled;
-        let mut later = (self.base..)
-            .zip(&mut self.all)
-            .filter(|(id, _)| *id >= active);
-        let (id, run) =
-            later.find(|(id, run)| !run.is_done && run.is_exhausted() && due(*id, run))?;
-        run.is_done = true;
-        Some(RunId(id))
+        let first = self.active.saturating_sub(self.base) as usize;
+        let first = first.min(self.all.len());
+        for (id, run) in (self.active..).zip(self.all.range_mut(first..)) {
+            let is_due = id == self.active || run.is_cancelled;
+            if is_due && !run.is_done && run.is_exhausted() {
+                run.is_done = true;
+                return Some(RunId(id));
+            }
+        }
+        None
     }
 
     /// Moves on to the first run that is not over, when the active one is; says whether it moved.
@@ -200,6 +201,19 @@ impl Runs {
     /// Whether some task will still end.
     pub(super) fn has_unended_tasks(&self) -> bool {
         self.all.iter().any(|run| run.n_live > 0)
+    }
+
+    /// Whether there is a run after the active one.
+    #[inline]
+    pub(super) fn has_next(&self) -> bool {
+        self.base + self.all.len() as u64 > self.active + 1
+    }
+
+    /// The first ready task of the run after the active one.
+    pub(super) fn next_backlog(&self) -> Option<u32> {
+        let after = (self.active + 1).checked_sub(self.base)?;
+        let mut later = self.all.iter().skip(after as usize);
+        later.find(|run| !run.is_done)?.backlog.head()
     }
 
     pub(super) fn active(&mut self) -> Option<(RunId, &mut Run)> {
