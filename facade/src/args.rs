@@ -323,12 +323,12 @@ impl<T: Element> From<View<T>> for ArgTensor {
 /// Positions count tensors and scalars apart, in the order in which the task was given them.
 #[derive(Debug)]
 pub struct Args {
-    grants: SmallVec<[Grant; 3]>,
+    grants: Vec<Grant>,
     scalars: SmallVec<[Scalar; 4]>,
 }
 
 impl Args {
-    pub(crate) fn new(mut grants: SmallVec<[Grant; 3]>, scalars: SmallVec<[Scalar; 4]>) -> Self {
+    pub(crate) fn new(mut grants: Vec<Grant>, scalars: SmallVec<[Scalar; 4]>) -> Self {
         Grant::mark_aliases(&mut grants);
         Self { grants, scalars }
     }

@@ -5,6 +5,7 @@
 //! digest; each process looks up its own entry. So no local slot and no function address ever crosses a process.
 
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -157,7 +158,29 @@ pub(crate) struct WireRegistry {
 #[derive(Clone)]
 pub(crate) struct Registry {
     tree: u64,
-    entries: HashMap<Digest, Entry>,
+    entries: HashMap<Digest, Entry, BuildHasherDefault<DigestHasher>>,
+}
+
+/// A digest is a hash already: eight bytes of it will do. Looked up once per task on each side.
+#[derive(Default)]
+struct DigestHasher(u64);
+
+impl Hasher for DigestHasher {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(word) = bytes.first_chunk() {
+            self.0 = u64::from_ne_bytes(*word);
+        }
+    }
+
+    /// The length in front of a digest, which is always the same.
+    #[inline]
+    fn write_usize(&mut self, _length: usize) {}
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl fmt::Debug for Registry {
@@ -171,7 +194,7 @@ impl Registry {
     pub(crate) fn new(tree: u64) -> Self {
         Self {
             tree,
-            entries: HashMap::new(),
+            entries: HashMap::default(),
         }
     }
 

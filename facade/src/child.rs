@@ -112,9 +112,10 @@ trait Executor {
     /// Brings up what is below and around; the answer to `Init`.
     fn init(&mut self, until: Instant, board: &Board) -> Result<TreeNode, RemoteError>;
 
-    /// Runs a task of a registered callable. `accept` is called when it really begins.
+    /// Runs a task of a registered callable, which `digest` names. `accept` is called when it really begins.
     fn run(
         &mut self,
+        digest: &Digest,
         entry: &Entry,
         args: &Args,
         accept: &mut dyn FnMut(),
@@ -273,18 +274,15 @@ impl Child {
         let malformed =
             |reason: String| RemoteError::new(FaultKind::Arguments, path, "decode a task", reason);
         let claimed = wire::decode(task.payload()).map_err(|error| malformed(error.to_string()))?;
-        let registry = Arc::clone(&self.registry);
-        let entry = registry.find(&claimed.digest).ok_or_else(|| {
-            malformed(format!(
-                "no callable with digest {:#} is registered",
-                claimed.digest
-            ))
+        let digest = claimed.digest;
+        let entry = self.registry.find(&digest).ok_or_else(|| {
+            malformed(format!("no callable with digest {digest:#} is registered"))
         })?;
         let run = Some(task.identity().run);
         let _busy = activity::while_doing(path, run, || operation(entry));
         let executor = &self.executor;
         let adopt = |id, segment| executor.adopt(id, segment);
-        let args = self.imports.args(&claimed, &adopt).map_err(|reason| {
+        let args = self.imports.args(claimed, &adopt).map_err(|reason| {
             let operation = format!(
                 "take the arguments of {} `{}`",
                 entry.body.kind().name(),
@@ -295,7 +293,7 @@ impl Child {
         let end = &mut self.end;
         // A poisoned mailbox is found by the answer.
         let mut accept = || drop(end.accept(task));
-        self.executor.run(entry, &args, &mut accept)
+        self.executor.run(&digest, entry, &args, &mut accept)
     }
 
     fn control(&mut self, request: Control) -> Result<(), String> {
@@ -339,7 +337,8 @@ impl Child {
                 ..node
             })
         };
-        let outcome = panics::caught(path, "start", start).and_then(|started| started);
+        let outcome =
+            panics::caught(path, || "start".to_owned(), start).and_then(|started| started);
         board.note(match outcome {
             Ok(_) => StartPhase::Ready,
             Err(_) => StartPhase::Failed,
@@ -360,7 +359,7 @@ impl Child {
         let entry = entry.ok_or_else(|| failed(format!("no callable has digest {digest:#}")))?;
         let executor = &mut self.executor;
         let prepare = || executor.prepare(change, &digest, entry, until);
-        panics::caught(path, CHANGE, prepare)??;
+        panics::caught(path, || CHANGE.to_owned(), prepare)??;
         self.pending.keep(digest, registry);
         Ok(())
     }

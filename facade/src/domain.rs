@@ -27,7 +27,7 @@ use crate::control::{DeviceName, WireWindow};
 use crate::desk::name_of;
 use crate::device_memory::DeviceBuffer;
 use crate::element::Element;
-use crate::engine::{Engine, JobOutcome, Owed};
+use crate::engine::{Engine, JobOutcome, Laters, Owed};
 use crate::error::{DomainError, Error, MemoryError, Name};
 use crate::orchestrator::Orchestrator;
 use crate::worker::{MEMORY, Worker};
@@ -350,11 +350,12 @@ impl DomainCore {
     }
 
     /// A member could not unmap its windows.
-    pub(crate) fn note_leak(&self, rank: usize, outcome: &JobOutcome) {
+    pub(crate) fn note_leak(&self, rank: usize, outcome: &JobOutcome, later: &mut Laters) {
         let member = &self.members[rank];
         // Relaxed: read by `end_release`, under the same lock.
         member.leaked.store(true, Ordering::Relaxed);
-        tracing::error!(domain = %self.name, worker = %member.worker, ?outcome, "windows are leaked");
+        let (domain, worker, outcome) = (self.name.clone(), member.worker, outcome.clone());
+        later.tell(move || tracing::error!(%domain, %worker, ?outcome, "windows are leaked"));
     }
 
     /// Strikes the memory of every rank out of the table, when no window on it is left there: its address may be recorded

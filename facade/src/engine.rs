@@ -33,10 +33,15 @@
 //! child still published, learns the exact cause from its pidfd, and declares the worker lost to the graph, which fails
 //! what was on it and whatever can run nowhere else. Other lines are unaffected.
 
+mod ahead;
+mod answers;
+mod background;
 mod copies;
 mod core;
 mod guards;
+mod job;
 mod kept;
+mod later;
 mod lines;
 mod observer;
 mod pressure;
@@ -48,13 +53,15 @@ mod run;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use lifecycle::OwnedLease;
 use mailbox::{Activity, Doorbell, FeedWriter, Probe as _, Waiter};
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
 use procfork::{Children, ParentWatch};
-use taskgraph::{BufferId, Scheduler};
+use taskgraph::{BufferId, RunId, Scheduler};
+use tracing::Span;
+use tracing::field::Empty;
 
 use crate::buffer::{BufferCore, Home};
 use crate::config::Limits;
@@ -62,10 +69,14 @@ use crate::error::{Error, Name, StartCause};
 use crate::graph::GraphCache;
 use crate::logs::Logs;
 
+use self::background::Background;
 pub(crate) use self::copies::{Busy, Copying, NotSubmitted};
-pub(crate) use self::core::{Core, DeviceUse, Hold, Job, JobOutcome, NewTask, Waiting};
-use self::guards::{ClaimedLines, HeldLines, Wanted};
+use self::core::Waiting;
+pub(crate) use self::core::{Core, DeviceHold, DeviceUse, Hold, NewTask};
+use self::guards::{ClaimedLines, HeldCore, HeldLines, Wanted};
+pub(crate) use self::job::{Job, JobOutcome};
 pub(crate) use self::kept::KeptRun;
+pub(crate) use self::later::Laters;
 pub(crate) use self::lines::{Line, LineKind, Lines};
 pub(crate) use self::probe::ParentProbe;
 use self::probe::TreeProbe;
@@ -82,9 +93,9 @@ pub(crate) struct Engine {
     doorbell: Doorbell,
     lines: Mutex<Lines>,
     core: Mutex<Core>,
-    /// Sleepers of core: waiters without the drive, and the background driver.
+    /// Sleepers of core: waiters without the drive.
     wake: Condvar,
-    background: Condvar,
+    background: Background,
     /// Core was changed in a way that the driver must see.
     pending: AtomicBool,
     /// Waiters that want the drive from the background driver.
@@ -102,11 +113,11 @@ pub(crate) struct Engine {
     reclaiming: Arc<AtomicU32>,
     /// Bit `i`: the child on line `i` is in a task; for waiters to see without core.
     busy: Arc<AtomicU64>,
-    background_thread: Mutex<Option<JoinHandle<()>>>,
-    stopping: AtomicBool,
     /// Buffers that are gone here and must go below. A lock of its own, never held with another: a buffer can go at any
     /// time, under any lock.
     released: Mutex<Vec<BufferId>>,
+    /// Whether there are some, for who does not want to take that lock.
+    has_released: AtomicBool,
     /// The memory of intermediate tensors. A lock of its own, never held with another.
     rings: Mutex<Rings>,
     pub(crate) children: RwLock<Children>,
@@ -150,15 +161,14 @@ impl Engine {
             core: Mutex::new(core),
             detached,
             ended,
-            background_thread: Mutex::default(),
-            stopping: AtomicBool::new(false),
             wake: Condvar::new(),
-            background: Condvar::new(),
+            background: Background::default(),
             pending: AtomicBool::new(false),
             wanted: AtomicU32::new(0),
             claims: AtomicU32::new(0),
             building: AtomicU64::new(0),
             released: Mutex::default(),
+            has_released: AtomicBool::new(false),
             rings: Mutex::new(rings),
             children,
             graphs: GraphCache::new(),
@@ -177,8 +187,8 @@ impl Engine {
         &self.doorbell
     }
 
-    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
-        self.core.lock()
+    pub(crate) fn core(&self) -> HeldCore<'_> {
+        HeldCore::new(self.core.lock())
     }
 
     /// The lines, unless somebody drives just now.
@@ -198,15 +208,37 @@ impl Engine {
         BufferCore::new(id, segment, home)
     }
 
+    /// Begins a run, shown by `span`. An attended one is waited for by the thread that submits it, which drives; a detached
+    /// one is advanced by the background driver too, and keeps a lease.
+    pub(crate) fn begin_run(
+        &self,
+        span: &Span,
+        lease: Option<OwnedLease<Error>>,
+    ) -> (RunId, Arc<RunCell>) {
+        let waiting = match lease {
+            Some(_) => Waiting::Detached,
+            None => Waiting::Attended,
+        };
+        let cell = RunCell::new(span, lease);
+        let run = self.core().begin_run(waiting, &cell);
+        span.record("run", run.0);
+        (run, cell)
+    }
+
+    /// The span of a run that begins.
+    pub(crate) fn run_span(&self) -> Span {
+        tracing::info_span!("run", worker = %self.path, run = Empty)
+    }
+
     /// Changes core, then sends what became ready: by itself where nobody drives, else by waking the driver.
     ///
     /// Takes core once, since a submit is paid for once per task.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Core) -> R) -> R {
         let lines = self.lines.try_lock();
-        let mut core = self.core.lock();
+        let mut core = self.core();
         let result = change(&mut core);
         let Some(mut lines) = lines else {
-            self.let_go(core);
+            drop(core);
             // Release: partner of the acquire in `turn`; the change of core itself is ordered by its lock.
             self.pending.store(true, Ordering::Release);
             self.doorbell.ring();
@@ -219,12 +251,12 @@ impl Engine {
         if lines.has_losses() {
             drop(core);
             self.bury_dead(&self.children.read(), &mut lines);
-            core = self.core.lock();
+            core = self.core();
         }
         // Freed before core is: whoever finds the lines taken sleeps under core, and is seen here.
         drop(lines);
         self.hand_over(&core);
-        self.let_go(core);
+        drop(core);
         result
     }
 
@@ -286,7 +318,7 @@ impl Engine {
 
     /// Sleeps until there may be a reason to look again; `Some` when the wait is over.
     fn sleep(&self, deadline: Option<Instant>, done: &dyn Fn() -> bool) -> Option<bool> {
-        let mut core = self.core.lock();
+        let mut core = self.core();
         if done() {
             return Some(true);
         }
@@ -297,13 +329,7 @@ impl Engine {
             return None;
         }
         core.sleepers += 1;
-        let timed_out = match deadline {
-            Some(deadline) => self.wake.wait_until(&mut core, deadline).timed_out(),
-            None => {
-                self.wake.wait(&mut core);
-                false
-            }
-        };
+        let timed_out = core.sleep(&self.wake, deadline);
         core.sleepers -= 1;
         (timed_out && !done()).then_some(false)
     }
@@ -386,10 +412,10 @@ impl Engine {
         if !pending && !lines.has_news() {
             return;
         }
-        let mut core = self.core.lock();
+        let mut core = self.core();
         lines.take_news(&mut core);
         self.send_ready(lines, &mut core);
-        self.let_go(core);
+        drop(core);
         if lines.has_losses() {
             self.bury_dead(children, lines);
         }
@@ -397,8 +423,12 @@ impl Engine {
 
     /// Sends what became ready, and wakes who may have been waiting for what happened.
     fn send_ready(&self, lines: &mut Lines, core: &mut Core) {
-        let released = std::mem::take(&mut *self.released.lock());
-        lines.forget_buffers(&released);
+        // Acquire: partner of the release in `Home::released`. Most often there is none, and no lock to take.
+        if self.has_released.load(Ordering::Acquire) {
+            self.has_released.store(false, Ordering::Relaxed);
+            let released = std::mem::take(&mut *self.released.lock());
+            lines.forget_buffers(&released);
+        }
         lines.send_ready(core);
         if core.take_progress() && core.sleepers > 0 {
             self.wake.notify_all();
@@ -410,7 +440,7 @@ impl Engine {
     fn send_unmaps(&self) -> Unmaps {
         // The caller may hold lines or core: it is the driver then, or nudges it when it lets go. Core first, since lines that
         // are held without it must be handed over.
-        if let Some(mut core) = self.core.try_lock()
+        if let Some(mut core) = self.core.try_lock().map(HeldCore::new)
             && let Some(mut lines) = self.lines.try_lock()
         {
             lines.take_news(&mut core);
@@ -418,7 +448,7 @@ impl Engine {
             let open = lines.has_idle_unmaps();
             drop(lines);
             self.hand_over(&core);
-            self.let_go(core);
+            drop(core);
             return if open { Unmaps::Open } else { Unmaps::Done };
         }
         self.doorbell.ring();
@@ -435,7 +465,7 @@ impl Engine {
         let condemned = lines.end_condemned(children);
         // The exact cause of a death may take a while to be known: who drives asks again, and serves the others meanwhile.
         let dead = lines.dead_of(children);
-        let mut core = self.core.lock();
+        let mut core = self.core();
         lines.take_news(&mut core);
         for (index, reason) in condemned {
             lines.lose_condemned(index, &reason, &mut core);
@@ -445,19 +475,19 @@ impl Engine {
         }
         lines.fail_failed_sends(&mut core);
         self.send_ready(lines, &mut core);
-        self.let_go(core);
+        drop(core);
     }
 
     /// The children of these lines have been ended: what was on them fails, for whoever waits for it still.
     pub(crate) fn lose_ended(&self, ended: &[procfork::Ended], lines: &mut Lines) {
-        let mut core = self.core.lock();
+        let mut core = self.core();
         for ended in ended {
             lines.lose_ended(ended, &mut core);
         }
         self.send_ready(lines, &mut core);
         // Whatever is left to be sent finds nobody.
         lines.fail_failed_sends(&mut core);
-        self.let_go(core);
+        drop(core);
     }
 
     /// The lines are free: somebody else may drive.
@@ -467,71 +497,7 @@ impl Engine {
         } else if (core.has_detached_runs() || self.is_reclaiming())
             && self.wanted.load(Ordering::Acquire) == 0
         {
-            self.background.notify_one();
-        }
-    }
-
-    /// Starts the background driver, once: needed only by what nobody may be waiting for.
-    pub(crate) fn ensure_background(&self) -> Result<(), Error> {
-        let mut thread = self.background_thread.lock();
-        if thread.is_some() {
-            return Ok(());
-        }
-        let me = self.me.upgrade().expect("its own caller holds it");
-        self.stopping.store(false, Ordering::Release);
-        let spawned = std::thread::Builder::new().name("driver".to_owned());
-        *thread = Some(
-            spawned
-                .spawn(move || me.drive_in_background())
-                .map_err(|error| Error::Driver {
-                    worker: self.path.to_string(),
-                    reason: error.to_string(),
-                })?,
-        );
-        Ok(())
-    }
-
-    /// Ends the background driver, so that a process that closed its worker has no thread of it left. Says whether there
-    /// was one; [`Engine::ensure_background`] starts it again.
-    pub(crate) fn stop_background(&self) -> bool {
-        self.stopping.store(true, Ordering::Release);
-        {
-            let _core = self.core.lock();
-            self.background.notify_all();
-        }
-        self.doorbell.ring();
-        // Held over the join: a new one must not be started before the old one has seen that it is to stop.
-        let mut thread = self.background_thread.lock();
-        let old = thread.take();
-        let was_there = old.is_some();
-        // A panic of the driver was reported when it happened.
-        let _ = old.map(JoinHandle::join);
-        was_there
-    }
-
-    /// Drives while detached runs are unfinished or memory is given back, and nobody waits; sleeps otherwise.
-    fn drive_in_background(&self) {
-        let stopping = || self.stopping.load(Ordering::Acquire);
-        let wanted = || self.wanted.load(Ordering::Acquire) > 0;
-        while !stopping() {
-            let lines = {
-                let mut core = self.core.lock();
-                let needed = core.has_detached_runs() || self.is_reclaiming();
-                let useful = needed && !wanted() && !self.is_claimed();
-                let lines = if useful { self.lines.try_lock() } else { None };
-                if lines.is_none() && !stopping() {
-                    // Notified by a driver that leaves with such work unfinished, and by the stop.
-                    self.background.wait(&mut core);
-                }
-                lines
-            };
-            if let Some(mut lines) = lines {
-                let idle = || self.detached.load(Ordering::Relaxed) == 0 && !self.is_reclaiming();
-                let leave = || stopping() || wanted() || idle() || self.is_claimed();
-                self.drive(&mut lines, None, &leave);
-                drop(lines);
-                self.hand_over(&self.core.lock());
-            }
+            core.background.iter().for_each(|nudge| nudge.give());
         }
     }
 
@@ -561,6 +527,7 @@ impl std::fmt::Debug for Engine {
 impl Home for Engine {
     fn released(&self, id: BufferId) {
         self.released.lock().push(id);
+        self.has_released.store(true, Ordering::Release);
         self.pending.store(true, Ordering::Release);
         // Idle children answer soon, and then the next are sent: nobody may drive for a long time. Others go on meanwhile.
         let deadline = Instant::now() + UNMAP_PATIENCE;

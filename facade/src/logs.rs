@@ -14,11 +14,13 @@
 //! - Nobody listens (`LevelFilter::current()` is off): an event in a worker costs a load and a branch.
 //! - A worker never waits for the root: what does not fit is lost, counted, and reported as a warning.
 //! - When a wait for a run returns, what its tasks logged has been replayed: a record is written before the answer.
-//! - The root needs no thread for it: while nobody drives, records stay in the feed until the next call.
+//! - The root needs no thread for it. Where there is a background driver anyway, because runs were submitted, it hears
+//!   what is logged while nobody waits; otherwise that stays in the feed until the next call.
 
 mod replay;
 mod voice;
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -81,6 +83,8 @@ pub(crate) struct Logs {
 
 struct Reader {
     feed: Mutex<Feed>,
+    /// Readable while something is in the feed.
+    pipe: OwnedFd,
     /// What the writers' count was when the feed was last read.
     seen: AtomicU64,
 }
@@ -89,9 +93,16 @@ impl Logs {
     /// The feed of a new tree, whose writers ring the root's doorbell.
     pub(crate) fn root(doorbell: &Doorbell) -> Result<Self, SegmentError> {
         let feed = Feed::create(doorbell)?;
+        let pipe = feed.as_fd().try_clone_to_owned();
+        let pipe = pipe.map_err(|source| SegmentError::Os {
+            call: "dup",
+            bytes: 0,
+            source,
+        })?;
         Ok(Self {
             writer: Arc::clone(feed.writer()),
             reader: Some(Reader {
+                pipe,
                 feed: Mutex::new(feed),
                 seen: AtomicU64::new(0),
             }),
@@ -125,10 +136,24 @@ impl Logs {
         self.reader.as_ref().is_some_and(news)
     }
 
+    /// Readable while a worker has logged something that was not read. None below the root.
+    pub(crate) fn pipe(&self) -> Option<BorrowedFd<'_>> {
+        self.reader.as_ref().map(|reader| reader.pipe.as_fd())
+    }
+
     /// Replays what workers have logged to this process's subscriber, which is the user's: no lock of the engine may be
     /// needed there, except by a driver's own thread.
+    #[inline]
     pub(crate) fn replay(&self) {
-        if let Some(reader) = self.reader.as_ref().filter(|_| self.has_news()) {
+        if self.has_news() {
+            self.drain();
+        }
+    }
+
+    /// As [`Logs::replay`], also of what a writer has not counted yet, or died before it could.
+    #[cold]
+    pub(crate) fn drain(&self) {
+        if let Some(reader) = &self.reader {
             // Who comes while another thread replays waits for it: afterwards everything told before is replayed.
             let mut feed = reader.feed.lock();
             // Relaxed: changed under the lock; read without it as a hint.

@@ -49,6 +49,9 @@ pub struct Stats {
     pub tasks_skipped: u64,
     /// Members of tasks that were sent to a worker; a group of three counts three times.
     pub sent: u64,
+    /// Times that a task was written into a worker's mailbox while an earlier run still executed, to begin as soon as that
+    /// has ended.
+    pub staged_ahead: u64,
     /// Tasks that were submitted and have not ended: in a queue, waiting for others, or on a worker.
     pub tasks_live: u64,
     /// Control requests that wait for their turn.

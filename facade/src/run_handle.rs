@@ -68,10 +68,6 @@ impl RunHandle {
         self.cell.graph()
     }
 
-    pub(crate) fn span(&self) -> tracing::Span {
-        self.cell.span()
-    }
-
     /// Whether the run is over.
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -87,7 +83,9 @@ impl RunHandle {
         let what = || "wait for a submitted run".to_owned();
         let _busy = activity::while_doing(self.engine.path(), None, what);
         self.engine.wait_until(None, &|| self.cell.is_done());
-        self.engine.await_given_back(&self.cell.owed());
+        let owed = self.cell.given_back();
+        owed.into_iter()
+            .for_each(|owed| self.engine.await_given_back(owed));
         self.outcome().unwrap_or(Ok(()))
     }
 

@@ -165,6 +165,9 @@ impl Grant {
 
     /// Marks the inputs whose bytes another argument writes. Called once, when all arguments of the task are known.
     pub(crate) fn mark_aliases(grants: &mut [Grant]) {
+        if grants.len() < 2 {
+            return;
+        }
         let written: Vec<(usize, Tensor)> = grants
             .iter()
             .enumerate()

@@ -196,7 +196,7 @@ pub(crate) enum WireError {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ClaimedTask {
     pub(crate) digest: Digest,
-    pub(crate) tensors: SmallVec<[(RawTensor, Tag); 3]>,
+    pub(crate) tensors: Vec<(RawTensor, Tag)>,
     pub(crate) scalars: SmallVec<[Scalar; 4]>,
 }
 
@@ -207,7 +207,7 @@ pub(crate) fn decode(payload: &[u8]) -> Result<ClaimedTask, WireError> {
     let (digest, rest) = payload.split_first_chunk().ok_or(short(DIGEST_BYTES))?;
     let mut task = ClaimedTask {
         digest: Digest(*digest),
-        tensors: SmallVec::new(),
+        tensors: Vec::new(),
         scalars: SmallVec::new(),
     };
     if rest.is_empty() {
@@ -224,6 +224,7 @@ pub(crate) fn decode(payload: &[u8]) -> Result<ClaimedTask, WireError> {
         return Err(short(expected));
     }
     let (tensors, scalars) = payload[head..].split_at(tensor_bytes);
+    task.tensors.reserve_exact(counts.n_tensors.into());
     for (index, bytes) in tensors.chunks_exact(size_of::<WireTensor>()).enumerate() {
         let wire: WireTensor = bytemuck::pod_read_unaligned(bytes);
         let tag = Tag::from_code(wire.tag).ok_or(WireError::Tag {

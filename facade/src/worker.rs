@@ -17,7 +17,7 @@ use crate::callable::Registry;
 use crate::config::{Level, NodeSpec, WorkerBuilder};
 use crate::control::panic_message;
 use crate::element::Element;
-use crate::engine::{Engine, Waiting};
+use crate::engine::Engine;
 use crate::error::{
     CloseError, Error, Name, RunError, StartError, StateError, TaskCause, WorkerDied,
 };
@@ -278,13 +278,12 @@ impl Worker {
         let started = self.started(RUN.name())?;
         started.engine.ensure_background()?;
         begin_build(&started.engine, "submit")?;
-        let (run, cell) = started.engine.core().begin_run(Waiting::Detached);
-        cell.keep(lease);
+        let span = started.engine.run_span();
+        let (run, cell) = started.engine.begin_run(&span, Some(lease));
         let handle = RunHandle::new(Arc::clone(&started.engine), cell, run);
         let mut orchestrator = Orchestrator::new(&started.engine, &started.plan, run);
-        let inside = handle.span();
         let built =
-            inside.in_scope(|| build(&started.engine, run, || orchestration(&mut orchestrator)));
+            span.in_scope(|| build(&started.engine, run, || orchestration(&mut orchestrator)));
         if let Err(error) = built {
             // What had started is waited for; how it ended does not matter any more.
             let _ = handle.wait();
@@ -379,15 +378,18 @@ pub(crate) fn run_on<R>(
     orchestration: impl FnOnce(&mut Orchestrator<'_>) -> Result<R, Error>,
 ) -> Result<R, Error> {
     begin_build(engine, "run")?;
-    let (run, cell) = engine.core().begin_run(Waiting::Attended);
-    let _inside = cell.span().entered();
+    let span = engine.run_span();
+    let (run, cell) = engine.begin_run(&span, None);
+    let _inside = span.enter();
     let _busy = activity::while_doing(engine.path(), Some(run.0), || {
         "build and drive a run".to_owned()
     });
     let mut orchestrator = Orchestrator::new(engine, plan, run);
     let built = build(engine, run, || orchestration(&mut orchestrator));
     engine.wait_until(None, &|| cell.is_done());
-    engine.await_given_back(&cell.owed());
+    cell.given_back()
+        .into_iter()
+        .for_each(|owed| engine.await_given_back(owed));
     let outcome = cell.outcome().unwrap_or(Ok(()));
     let value = built?;
     outcome?;

@@ -149,18 +149,19 @@ impl Executor for ChipWorker {
 
     fn run(
         &mut self,
+        digest: &Digest,
         entry: &Entry,
         args: &Args,
         accept: &mut dyn FnMut(),
     ) -> Result<(), RemoteError> {
-        let Body::Chip(callable) = entry.body else {
+        let Body::Chip(_) = entry.body else {
             return Err(wrong_kind(&self.path, entry, "chip callables"));
         };
-        let (path, operation, owner) = (self.path.clone(), operation(entry), self.owner);
+        let (path, owner) = (self.path.clone(), self.owner);
         let opened = self.opened()?;
-        let run = || opened.run(&callable.digest(), args, owner, accept);
-        panics::caught(&path, &operation, run)?
-            .map_err(|error| RemoteError::new(error.kind, &path, operation, error.reason))
+        let run = || opened.run(digest, args, owner, accept);
+        panics::caught(&path, || operation(entry), run)?
+            .map_err(|error| RemoteError::new(error.kind, &path, operation(entry), error.reason))
     }
 
     fn prepare(

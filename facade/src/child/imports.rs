@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use mailbox::{FdChannel, FdMessage, Segment};
-use smallvec::SmallVec;
 use taskgraph::{BufferId, BufferKind};
 
 use crate::args::Args;
@@ -38,8 +37,8 @@ impl Imports {
     /// The arguments of a claimed task: every tensor validated against the real size of its backing.
     ///
     /// Device tensors are not mapped; the chip worker resolves them by its own table.
-    pub(super) fn args(&mut self, task: &ClaimedTask, adopt: &Adopt<'_>) -> Result<Args, String> {
-        let mut grants = SmallVec::new();
+    pub(super) fn args(&mut self, task: ClaimedTask, adopt: &Adopt<'_>) -> Result<Args, String> {
+        let mut grants = Vec::with_capacity(task.tensors.len());
         for (index, (raw, tag)) in task.tensors.iter().enumerate() {
             let refused = |error: String| format!("tensor {index}: {error}");
             let id = raw.buffer().map_err(|error| refused(error.to_string()))?;
@@ -56,7 +55,7 @@ impl Imports {
                 .map_err(|e| refused(e.to_string()))?;
             grants.push(Grant::new(core, tensor, *tag));
         }
-        Ok(Args::new(grants, task.scalars.clone()))
+        Ok(Args::new(grants, task.scalars))
     }
 
     /// The buffer of this identity, mapped for this use, now if it was announced.
@@ -66,6 +65,9 @@ impl Imports {
         how: Use,
         adopt: &Adopt<'_>,
     ) -> Result<Arc<BufferCore>, String> {
+        if let Some(mapped) = self.mapped.get(&(id, how)) {
+            return Ok(Arc::clone(mapped));
+        }
         let deadline = Instant::now() + PATIENCE;
         while !self.mapped.contains_key(&(id, how)) {
             self.receive(deadline, adopt)

@@ -126,6 +126,7 @@ impl Executor for NodeWorker {
 
     fn run(
         &mut self,
+        _digest: &Digest,
         entry: &Entry,
         args: &Args,
         accept: &mut dyn FnMut(),
@@ -133,13 +134,12 @@ impl Executor for NodeWorker {
         let Body::Orchestration(orchestration) = &entry.body else {
             return Err(wrong_kind(&self.path, entry, "orchestrations"));
         };
-        let operation = operation(entry);
         let Some(started) = &self.started else {
             let reason = "it has not been started";
             return Err(RemoteError::new(
                 FaultKind::Runtime,
                 &self.path,
-                operation,
+                operation(entry),
                 reason,
             ));
         };
@@ -149,8 +149,8 @@ impl Executor for NodeWorker {
                 orchestration(orch, args)
             })
         };
-        panics::caught(&self.path, &operation, call)?
-            .map_err(|error| first_cause(&self.path, &operation, &error))
+        panics::caught(&self.path, || operation(entry), call)?
+            .map_err(|error| first_cause(&self.path, &operation(entry), &error))
     }
 
     fn prepare(

@@ -36,7 +36,7 @@ pub(super) fn remember() {
 /// Calls user code; a panic becomes an error that names the operation, the message and the place.
 pub(super) fn caught<R>(
     path: &str,
-    operation: &str,
+    operation: impl FnOnce() -> String,
     call: impl FnOnce() -> R,
 ) -> Result<R, RemoteError> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|payload| {
@@ -46,7 +46,7 @@ pub(super) fn caught<R>(
             Some(place) => format!("{message} (at {place})"),
             None => message,
         };
-        RemoteError::new(FaultKind::Panicked, path, operation, message)
+        RemoteError::new(FaultKind::Panicked, path, operation(), message)
     })
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use device::Digest;
 use mailbox::Segment;
 use taskgraph::BufferId;
 
@@ -36,6 +37,7 @@ impl Executor for SubWorker {
 
     fn run(
         &mut self,
+        _digest: &Digest,
         entry: &Entry,
         args: &Args,
         _accept: &mut dyn FnMut(),
@@ -43,9 +45,9 @@ impl Executor for SubWorker {
         let Body::Function(function) = &entry.body else {
             return Err(wrong_kind(&self.path, entry, "functions"));
         };
-        let operation = operation(entry);
-        panics::caught(&self.path, &operation, || function(args))?.map_err(|error| {
-            RemoteError::new(FaultKind::Returned, &self.path, operation, chain(&*error))
+        panics::caught(&self.path, || operation(entry), || function(args))?.map_err(|error| {
+            let (operation, reason) = (operation(entry), chain(&*error));
+            RemoteError::new(FaultKind::Returned, &self.path, operation, reason)
         })
     }
 

@@ -137,7 +137,7 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 
 fn device_uses(hold: &Hold) -> &[DeviceUse] {
     match hold {
-        Hold::Device(_, uses) => uses,
+        Hold::Device(device) => &device.uses,
         Hold::Buffer(..) => &[],
     }
 }

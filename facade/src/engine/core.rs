@@ -5,27 +5,25 @@ mod outcomes;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::task::Waker;
 
 use device::Digest;
 use hashbrown::HashMap;
-use parking_lot::Mutex;
 use provenance::{Table, WorkerRef};
 use smallvec::SmallVec;
 use taskgraph::{
     BufferId, Dispatch, Effect, RunId, Scheduler, TaskEnd, TaskId, TaskSpec, WorkerId,
 };
 use tracing::Span;
-use tracing::field::Empty;
 
 use crate::buffer::{BufferCore, Use};
-use crate::control::{ControlReply, ControlRequest};
 use crate::error::{Name, TaskCause, WorkerDied};
 use crate::wire::{self, Payload};
 
+use super::background::Nudge;
 use super::copies::{Copies, NotSubmitted};
+use super::job::Job;
+use super::later::Laters;
 use super::observer::Observer;
 use super::reclaim::Reclaim;
 use super::replay::GraphRecord;
@@ -38,11 +36,13 @@ pub(crate) struct NewTask<'a> {
     /// One payload per member; one for a task that is no group.
     pub(crate) payloads: SmallVec<[Payload; 1]>,
     pub(crate) holds: Holds,
+    /// Open until the task has ended.
+    pub(crate) span: Span,
 }
 
 /// Who is going to wait for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub(super) enum Waiting {
     /// The thread that submits it.
     Attended,
     /// Perhaps nobody.
@@ -56,11 +56,16 @@ pub(crate) type Holds = SmallVec<[Hold; 3]>;
 #[derive(Debug)]
 pub(crate) enum Hold {
     Buffer(Arc<BufferCore>, Use),
-    Device(
-        #[expect(dead_code, reason = "held, never looked at: dropping it ends the use")]
-        provenance::Hold,
-        SmallVec<[DeviceUse; 3]>,
-    ),
+    /// Apart, so that the records of tasks without device memory stay small.
+    Device(Box<DeviceHold>),
+}
+
+/// The device memory that a task uses.
+#[derive(Debug)]
+pub(crate) struct DeviceHold {
+    #[expect(dead_code, reason = "held, never looked at: dropping it ends the use")]
+    pub(crate) held: provenance::Hold,
+    pub(crate) uses: SmallVec<[DeviceUse; 3]>,
 }
 
 /// What a task does to which bytes of device memory.
@@ -104,6 +109,16 @@ pub(crate) struct TaskRecord {
     span: Span,
 }
 
+impl TaskRecord {
+    /// The shared buffers that it names, and for what.
+    pub(super) fn buffers(&self) -> impl Iterator<Item = (&BufferCore, Use)> {
+        self.holds.iter().filter_map(|hold| match hold {
+            Hold::Buffer(buffer, how) => Some((&**buffer, *how)),
+            Hold::Device(..) => None,
+        })
+    }
+}
+
 /// A failure for as long as a run may name it as its cause.
 struct KeptFailure {
     failure: TaskFailure,
@@ -119,93 +134,6 @@ pub(crate) struct TaskFailure {
     pub(crate) callable: Name,
     pub(crate) worker: Name,
     pub(crate) cause: TaskCause,
-}
-
-/// A control request to one child, and the place of its answer.
-pub(crate) struct Job {
-    pub(crate) line: usize,
-    pub(crate) request: ControlRequest,
-    /// The buffer that the request names, whose descriptor must go first.
-    pub(crate) buffer: Option<Arc<BufferCore>>,
-    outcome: OnceLock<JobOutcome>,
-    after: Mutex<Option<After>>,
-}
-
-/// What is done with an outcome as soon as it is there. Called under core, which it must not take.
-type After = Box<dyn FnOnce(&JobOutcome) + Send>;
-
-impl std::fmt::Debug for Job {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Job")
-            .field("line", &self.line)
-            .field("request", &self.request)
-            .field("outcome", &self.outcome)
-            .finish_non_exhaustive()
-    }
-}
-
-/// How a control request ended.
-#[derive(Debug, Clone)]
-pub(crate) enum JobOutcome {
-    Reply(ControlReply),
-    Died(WorkerDied),
-    Protocol(String),
-}
-
-impl Job {
-    pub(crate) fn new(line: usize, request: ControlRequest) -> Arc<Self> {
-        Self::make(line, request, None, None)
-    }
-
-    /// A request that names `buffer`.
-    pub(crate) fn on_buffer(
-        line: usize,
-        request: ControlRequest,
-        buffer: &Arc<BufferCore>,
-    ) -> Arc<Self> {
-        Self::make(line, request, Some(Arc::clone(buffer)), None)
-    }
-
-    /// A request that nobody waits for.
-    pub(crate) fn with_after(
-        line: usize,
-        request: ControlRequest,
-        after: impl FnOnce(&JobOutcome) + Send + 'static,
-    ) -> Arc<Self> {
-        Self::make(line, request, None, Some(Box::new(after)))
-    }
-
-    fn make(
-        line: usize,
-        request: ControlRequest,
-        buffer: Option<Arc<BufferCore>>,
-        after: Option<After>,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            line,
-            request,
-            buffer,
-            outcome: OnceLock::new(),
-            after: Mutex::new(after),
-        })
-    }
-
-    pub(crate) fn is_done(&self) -> bool {
-        self.outcome.get().is_some()
-    }
-
-    pub(crate) fn outcome(&self) -> Option<&JobOutcome> {
-        self.outcome.get()
-    }
-
-    /// Sets the answer; the first one stays.
-    pub(crate) fn finish(&self, outcome: JobOutcome) {
-        let _ = self.outcome.set(outcome);
-        let after = self.after.lock().take();
-        if let (Some(after), Some(outcome)) = (after, self.outcome.get()) {
-            after(outcome);
-        }
-    }
 }
 
 /// State that changes for a moment at a time.
@@ -244,8 +172,10 @@ pub(crate) struct Core {
     pub(crate) starving: u32,
     /// Something that somebody may wait for has happened.
     progress: bool,
-    /// Of who awaits a run that is over, to be woken without core.
-    pub(super) wakers: Vec<Waker>,
+    /// The background driver, while it sleeps.
+    pub(super) background: Option<Arc<Nudge>>,
+    /// What is done when core is free again.
+    pub(super) later: Laters,
     pub(crate) observer: Observer,
 }
 
@@ -276,7 +206,8 @@ impl Core {
             sleepers: 0,
             starving: 0,
             progress: false,
-            wakers: Vec::new(),
+            background: None,
+            later: Laters::default(),
             observer: Observer::new(),
         }
     }
@@ -290,17 +221,13 @@ impl Core {
         single.chain(graphs.flat_map(|graph| graph.digests()))
     }
 
-    /// Begins a run. An attended one is waited for by the thread that submits it, which drives; a detached one is
-    /// advanced by the background driver too.
-    pub(crate) fn begin_run(&mut self, waiting: Waiting) -> (RunId, Arc<RunCell>) {
+    pub(super) fn begin_run(&mut self, waiting: Waiting, cell: &Arc<RunCell>) -> RunId {
         let run = self.graph.begin_run();
         self.newest_run = run;
         self.observer.run_begun();
-        let span = tracing::info_span!("run", worker = %self.path, run = run.0);
-        let cell = Arc::new(RunCell::new(span));
-        self.runs.insert(run, (Arc::clone(&cell), waiting));
+        self.runs.insert(run, (Arc::clone(cell), waiting));
         self.count_detached(waiting, 1);
-        (run, cell)
+        run
     }
 
     fn count_detached(&self, waiting: Waiting, change: i32) {
@@ -322,7 +249,8 @@ impl Core {
         let callable = Arc::clone(&task.callable);
         let payloads = std::mem::take(&mut task.payloads);
         let holds = std::mem::take(&mut task.holds);
-        self.keep((run, id), callable, payloads, holds, None);
+        let span = std::mem::replace(&mut task.span, Span::none());
+        self.keep((run, id), (callable, span), payloads, holds, None);
         self.settle();
         Ok(id)
     }
@@ -331,7 +259,7 @@ impl Core {
     pub(super) fn keep(
         &mut self,
         (run, id): (RunId, TaskId),
-        callable: Name,
+        (callable, span): (Name, Span),
         payloads: SmallVec<[Payload; 1]>,
         holds: Holds,
         graph: Option<Arc<GraphRecord>>,
@@ -340,7 +268,6 @@ impl Core {
         if self.tasks.len() <= slot {
             self.tasks.resize_with(slot + 1, || None);
         }
-        let span = tracing::debug_span!("task", %callable, task = id.slot, worker = Empty);
         self.observer.kept.submitted(run, id, &callable);
         self.tasks[slot] = Some(TaskRecord {
             run,
@@ -378,12 +305,23 @@ impl Core {
 
     /// A task lies in its worker's mailbox.
     pub(super) fn note_sent(&mut self, dispatch: &Dispatch, worker: &Name) {
-        let Some((record, task, node)) = self.record_of(dispatch.task) else {
+        let found = match self.graph.node_of(dispatch.task) {
+            Some((graph, node)) => (graph, Some(node)),
+            None => (dispatch.task, None),
+        };
+        let record = self.tasks.get(found.0.slot as usize);
+        let Some(Some(record)) = record else {
             return;
         };
-        record.span.record("worker", &**worker);
-        let (callable, submitted_ns) = (record.callable_of(node), record.submitted_ns);
-        self.observer.sent(dispatch, task, &callable, submitted_ns);
+        if !record.span.is_disabled() {
+            let (span, worker) = (record.span.clone(), Name::clone(worker));
+            self.later.tell(move || {
+                span.record("worker", &*worker);
+            });
+        }
+        let callable = || record.callable_of(found.1);
+        self.observer
+            .sent(dispatch, found.0, callable, record.submitted_ns);
     }
 
     /// Who owns which device pointer.
@@ -517,7 +455,9 @@ impl Core {
         }
         self.observer.ended(end);
         // What the task held is given back before anybody can see that its run is over.
-        self.tasks[task.slot as usize] = None;
+        if let Some(record) = self.tasks[task.slot as usize].take() {
+            self.later.end(record.span);
+        }
         // Release: partner of the acquire in `Engine::n_ended`. Changed under core only, so a load and a store will do.
         let ended = self.ended.load(Ordering::Relaxed);
         self.ended.store(ended + 1, Ordering::Release);
@@ -527,6 +467,9 @@ impl Core {
     /// Forgets the failures that no run can name as its cause any more: a run that was begun later than a failed one has
     /// ended may not depend on it.
     fn forget_failures(&mut self, ended: RunId) {
+        if self.failures.is_empty() {
+            return;
+        }
         let newest = self.newest_run;
         let of_run = self.failures.values_mut().filter(|kept| kept.run == ended);
         of_run.for_each(|kept| kept.until = Some(newest));

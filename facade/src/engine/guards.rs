@@ -5,11 +5,63 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
-use std::task::Waker;
+use std::time::Instant;
 
-use parking_lot::MutexGuard;
+use parking_lot::{Condvar, MutexGuard};
 
 use super::{Core, Engine, Lines};
+
+/// Core for a moment. When it is dropped, core is free first, and then what came up under it is done ([`Laters`](super::Laters)):
+/// code of the user's, which may take its time and call this engine.
+pub(crate) struct HeldCore<'a>(Option<MutexGuard<'a, Core>>);
+
+impl<'a> HeldCore<'a> {
+    #[inline]
+    pub(super) fn new(core: MutexGuard<'a, Core>) -> Self {
+        Self(Some(core))
+    }
+
+    /// Sleeps on `wake`, core being free meanwhile. True at the deadline.
+    pub(super) fn sleep(&mut self, wake: &Condvar, deadline: Option<Instant>) -> bool {
+        let core = self.0.as_mut().expect(DROPPED);
+        match deadline {
+            Some(deadline) => wake.wait_until(core, deadline).timed_out(),
+            None => {
+                wake.wait(core);
+                false
+            }
+        }
+    }
+}
+
+const DROPPED: &str = "taken on drop only";
+
+impl Deref for HeldCore<'_> {
+    type Target = Core;
+
+    #[inline]
+    fn deref(&self) -> &Core {
+        self.0.as_ref().expect(DROPPED)
+    }
+}
+
+impl DerefMut for HeldCore<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Core {
+        self.0.as_mut().expect(DROPPED)
+    }
+}
+
+impl Drop for HeldCore<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let later = self.0.as_mut().and_then(|core| core.later.take());
+        self.0 = None;
+        if let Some(later) = later {
+            later.run();
+        }
+    }
+}
 
 /// The lines for a moment, while nobody drives. Not to be dropped while core is held.
 pub(crate) struct HeldLines<'a> {
@@ -30,19 +82,19 @@ impl Deref for HeldLines<'_> {
     type Target = Lines;
 
     fn deref(&self) -> &Lines {
-        self.lines.as_ref().expect("taken on drop only")
+        self.lines.as_ref().expect(DROPPED)
     }
 }
 
 impl DerefMut for HeldLines<'_> {
     fn deref_mut(&mut self) -> &mut Lines {
-        self.lines.as_mut().expect("taken on drop only")
+        self.lines.as_mut().expect(DROPPED)
     }
 }
 
 impl Drop for HeldLines<'_> {
     fn drop(&mut self) {
-        let core = self.engine.core.lock();
+        let core = self.engine.core();
         self.lines = None;
         self.engine.hand_over(&core);
     }
@@ -109,15 +161,6 @@ impl Drop for Wanted<'_> {
     /// may have used up a hand-over that was meant to find a driver.
     fn drop(&mut self) {
         self.0.wanted.fetch_sub(1, Ordering::Release);
-        self.0.hand_over(&self.0.core.lock());
-    }
-}
-
-impl Engine {
-    /// Lets go of core, then wakes who awaits a run that is over: a waker is the user's code, and may come back here.
-    pub(super) fn let_go(&self, mut core: MutexGuard<'_, Core>) {
-        let wakers = std::mem::take(&mut core.wakers);
-        drop(core);
-        wakers.into_iter().for_each(Waker::wake);
+        self.0.hand_over(&self.0.core());
     }
 }

@@ -5,17 +5,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashSet;
-use mailbox::{Event, FdChannel, Identity, Outcome, ParentEnd, Waiter};
+use mailbox::{FdChannel, Identity, ParentEnd, Waiter};
 use procfork::{Children, ProcessInfo, ProcessState};
-use taskgraph::{BufferId, Dispatch, DispatchId, TaskId, WorkerId};
+use taskgraph::{BufferId, Dispatch, TaskId, WorkerId};
 
 use crate::buffer::{BufferCore, Use};
-use crate::control::{self, ControlReply, ControlRequest, RemoteError};
+use crate::control::{self, ControlRequest};
 use crate::error::{Name, TaskCause, WorkerDied};
 use crate::tree::TreeNode;
 use crate::wire::WireBuffer;
 
-use super::core::{Core, Hold, Job, JobOutcome};
+use super::ahead::Ahead;
+use super::answers::{decode_reply, take_event};
+use super::core::Core;
+use super::job::{Job, JobOutcome};
 
 /// How long a dead child's exact cause may take to be known: its memory is freed first.
 const CAUSE_PATIENCE: Duration = Duration::from_secs(10);
@@ -40,7 +43,7 @@ pub(crate) struct Line {
     pub(crate) path: Name,
     /// Zero until the child is made.
     pub(crate) pid: u32,
-    end: ParentEnd,
+    pub(super) end: ParentEnd,
     channel: FdChannel,
     /// Buffers whose descriptors the child has been sent.
     known: HashSet<(BufferId, Use)>,
@@ -51,6 +54,10 @@ pub(crate) struct Line {
     job: Option<Arc<Job>>,
     /// Since when the child is known to be dying; how is not known yet, or something below it still runs.
     dying: Option<Instant>,
+    /// A task of the next run that lies in a free frame, unseen by the child.
+    pub(super) ahead: Option<Ahead>,
+    /// Buffers that were announced for such tasks and that nothing sent since has made the child read.
+    pub(super) announced_ahead: usize,
     pub(crate) died: Option<WorkerDied>,
     /// The processes below the child, which die after it.
     below: Vec<ProcessInfo>,
@@ -69,6 +76,8 @@ impl Line {
             graph: None,
             job: None,
             dying: None,
+            ahead: None,
+            announced_ahead: 0,
             died: None,
             below: Vec::new(),
         }
@@ -100,8 +109,13 @@ impl Line {
         self.end.shutdown();
     }
 
+    /// Whether the child has been sent the descriptor of a buffer for this use.
+    pub(super) fn knows(&self, buffer: &BufferCore, how: Use) -> bool {
+        self.known.contains(&(buffer.id(), how))
+    }
+
     /// Sends the descriptor of a buffer that the child has not seen, with no more rights than the use asks for.
-    fn announce(&mut self, buffer: &BufferCore, how: Use) -> Result<(), String> {
+    pub(super) fn announce(&mut self, buffer: &BufferCore, how: Use) -> Result<(), String> {
         if !self.known.insert((buffer.id(), how)) {
             return Ok(());
         }
@@ -122,28 +136,36 @@ impl Line {
     }
 
     fn send(&mut self, core: &Core, dispatch: &Dispatch) -> Result<(), String> {
-        let (record, task, node) = core
-            .record_of(dispatch.task)
-            .ok_or("the task has no record")?;
-        // The nodes of a graph share what it holds, which keeps it from being unmapped.
-        if node.is_none() || self.graph != Some(task) {
-            for hold in &record.holds {
-                if let Hold::Buffer(buffer, how) = hold {
-                    self.announce(buffer, *how)?;
-                    // A node may read what the graph as a whole writes.
-                    if node.is_some() && *how == Use::Write {
-                        self.announce(buffer, Use::Read)?;
-                    }
-                }
-            }
-        }
-        self.graph = node.map(|_| task);
         let identity = Identity {
             run: dispatch.run.0,
             slot: dispatch.task.slot,
             generation: dispatch.task.generation,
             dispatch: dispatch.dispatch.0,
         };
+        if self.ahead.is_some()
+            && let Some(sent) = self.send_staged(dispatch.task, identity)
+        {
+            self.graph = None;
+            return sent;
+        }
+        let (record, task, node) = core
+            .record_of(dispatch.task)
+            .ok_or("the task has no record")?;
+        // The nodes of a graph share what it holds, which keeps it from being unmapped.
+        if node.is_none() || self.graph != Some(task) {
+            for (buffer, how) in record.buffers() {
+                if !self.knows(buffer, how) {
+                    // It reads all that was announced before, too.
+                    self.announced_ahead = 0;
+                    self.announce(buffer, how)?;
+                }
+                // A node may read what the graph as a whole writes.
+                if node.is_some() && how == Use::Write {
+                    self.announce(buffer, Use::Read)?;
+                }
+            }
+        }
+        self.graph = node.map(|_| task);
         let node = node.zip(record.graph());
         let made = node.map(|(node, graph)| graph.payload(node, dispatch.member));
         let made = made.transpose()?;
@@ -273,7 +295,7 @@ impl Lines {
                 Ok(Some(reply)) => {
                     let outcome = decode_reply(reply.outcome);
                     if let Some(job) = line.job.take() {
-                        job.finish(outcome);
+                        job.finish(outcome, &mut core.later);
                         core.note_progress();
                     }
                     self.failed_jobs.extend(line.send_control(core, index));
@@ -292,6 +314,9 @@ impl Lines {
         }
         while let Some(dispatch) = core.graph.next_dispatch() {
             self.send(&dispatch, core);
+        }
+        if core.graph.has_next_run() {
+            self.stage_ahead(core);
         }
         core.settle();
     }
@@ -331,7 +356,7 @@ impl Lines {
             .collect();
         for job in dead {
             let died = self.all[job.line].died.clone().expect("its line is dead");
-            job.finish(JobOutcome::Died(died));
+            job.finish(JobOutcome::Died(died), &mut core.later);
             core.note_progress();
         }
     }
@@ -365,7 +390,8 @@ impl Lines {
         let (jobs, sends) = self.take_failed();
         for (job, reason) in jobs {
             let died = self.all[job.line].died.clone();
-            job.finish(died.map_or(JobOutcome::Protocol(reason), JobOutcome::Died));
+            let outcome = died.map_or(JobOutcome::Protocol(reason), JobOutcome::Died);
+            job.finish(outcome, &mut core.later);
             core.note_progress();
         }
         for (dispatch, reason) in sends {
@@ -493,8 +519,17 @@ impl Lines {
             cause,
             last_words,
         };
-        let last_words = died.last_words.as_deref();
-        tracing::warn!(worker = %line.path, pid = line.pid, %cause, last_words, "a worker died");
+        let told = died.clone();
+        core.later.tell(move || {
+            let WorkerDied {
+                worker,
+                pid,
+                cause,
+                last_words,
+            } = &told;
+            let last_words = last_words.as_deref();
+            tracing::warn!(%worker, pid, %cause, last_words, "a worker died");
+        });
         line.end.poison(mailbox::Cause::PeerDied {
             side: mailbox::Side::Child,
         });
@@ -504,7 +539,7 @@ impl Lines {
         // First: whoever learns of the death from the job finds its device memory lost, not leaked.
         core.worker_died(WorkerId(index as u32), died.clone());
         if let Some(job) = job {
-            job.finish(JobOutcome::Died(died));
+            job.finish(JobOutcome::Died(died), &mut core.later);
         }
         core.note_progress();
     }
@@ -516,54 +551,14 @@ impl Lines {
             return;
         }
         let line = &mut self.all[index];
-        tracing::error!(worker = %line.path, reason, "a mailbox is unusable; its worker is ended");
+        let (worker, why) = (Name::clone(&line.path), reason.to_owned());
+        core.later.tell(move || {
+            tracing::error!(%worker, reason = why, "a mailbox is unusable; its worker is ended");
+        });
         if let Some(job) = line.job.take() {
-            job.finish(JobOutcome::Protocol(reason.to_owned()));
+            job.finish(JobOutcome::Protocol(reason.to_owned()), &mut core.later);
         }
         self.condemned.push((index, reason.to_owned()));
         core.note_progress();
-    }
-}
-
-fn take_event(event: Event<'_>, line: usize, path: &Name, core: &mut Core) {
-    match event {
-        Event::Accepted(identity) => {
-            core.observer.accepted(line, DispatchId(identity.dispatch));
-            // An error says that the run has been given up meanwhile.
-            let _ = core.graph.accepted(DispatchId(identity.dispatch));
-        }
-        Event::Done {
-            identity, outcome, ..
-        } => {
-            let outcome = match outcome {
-                Outcome::Ok(_) => taskgraph::Outcome::Ok,
-                Outcome::Failed(failure) => {
-                    let task = TaskId {
-                        slot: identity.slot,
-                        generation: identity.generation,
-                    };
-                    let remote = RemoteError::from_failure(&failure);
-                    core.note_failure(task, path, TaskCause::Remote(Box::new(remote)));
-                    taskgraph::Outcome::Failed
-                }
-            };
-            let dispatch = DispatchId(identity.dispatch);
-            let is_ok = outcome == taskgraph::Outcome::Ok;
-            core.observer.done(line, dispatch, is_ok);
-            // An error says that the worker was declared lost meanwhile.
-            let _ = core.graph.completed(dispatch, outcome);
-        }
-    }
-}
-
-fn decode_reply(outcome: Outcome<'_>) -> JobOutcome {
-    match outcome {
-        Outcome::Ok(bytes) => match control::decode::<ControlReply>(bytes) {
-            Ok(reply) => JobOutcome::Reply(reply),
-            Err(error) => JobOutcome::Protocol(format!("an answer that is no message: {error}")),
-        },
-        Outcome::Failed(failure) => {
-            JobOutcome::Reply(ControlReply::Failed(RemoteError::from_failure(&failure)))
-        }
     }
 }

@@ -115,7 +115,7 @@ impl Observer {
         &mut self,
         dispatch: &Dispatch,
         task: TaskId,
-        callable: &Name,
+        callable: impl FnOnce() -> Name,
         submitted_ns: Option<u64>,
     ) {
         self.stats.sent += 1;
@@ -137,13 +137,18 @@ impl Observer {
         self.stats.queued.add(dispatched_ns - submitted_ns);
         count.flights.push(Flight {
             dispatch: dispatch.dispatch,
-            callable: Name::clone(callable),
+            callable: callable(),
             run: dispatch.run.0,
             member: dispatch.member,
             submitted_ns,
             dispatched_ns,
             accepted_ns: None,
         });
+    }
+
+    /// A task lies in its worker's mailbox before its run has begun.
+    pub(super) fn staged_ahead(&mut self) {
+        self.stats.staged_ahead += 1;
     }
 
     pub(super) fn accepted(&mut self, line: usize, dispatch: DispatchId) {

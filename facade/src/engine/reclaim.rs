@@ -25,7 +25,9 @@ use provenance::{Ask, Operation, Revoked, Role, WorkerRef};
 use taskgraph::RunId;
 
 use super::Engine;
-use super::core::{Core, Job, JobOutcome};
+use super::core::Core;
+use super::job::{Job, JobOutcome};
+use super::run::RunCell;
 use crate::control::{ControlReply, ControlRequest};
 use crate::desk::name_of;
 use crate::domain::DomainCore;
@@ -43,7 +45,7 @@ pub(super) struct Reclaim {
     /// The number of the next job.
     next: u64,
     /// The run that is ending, which new jobs are owed to.
-    ending: Option<Arc<Owed>>,
+    ending: Option<Arc<RunCell>>,
 }
 
 /// The jobs that somebody may wait for: their lines and their numbers.
@@ -151,8 +153,12 @@ impl Core {
     }
 
     /// A run is over: releases what it forgot, and gives back what it was the last to use. The jobs are owed to it.
-    pub(super) fn reclaim_after(&mut self, run: RunId, owed: Option<Arc<Owed>>) {
-        self.reclaim.ending = owed;
+    pub(super) fn reclaim_after(&mut self, run: RunId, cell: &Arc<RunCell>) {
+        let reclaim = &self.reclaim;
+        if reclaim.of_runs.is_empty() && reclaim.releasing.is_empty() && !self.table().has_due() {
+            return;
+        }
+        self.reclaim.ending = Some(Arc::clone(cell));
         self.sweep_domains(run);
         self.reclaim();
         self.reclaim.ending = None;
@@ -226,11 +232,14 @@ impl Core {
         let request = ControlRequest::Free { name: name_of(ptr) };
         let line = ptr.worker().id as usize;
         let settled = self.settled(line, None);
-        let job = Job::with_after(line, request, move |outcome| {
+        let job = Job::with_after(line, request, move |outcome, later| {
             match is_done(outcome) {
                 true => unused.freed(),
                 // Dropped: a leak.
-                false => tracing::error!(%ptr, ?outcome, "device memory is leaked"),
+                false => {
+                    let outcome = outcome.clone();
+                    later.tell(move || tracing::error!(%ptr, ?outcome, "device memory is leaked"));
+                }
             }
             settled();
         });
@@ -285,10 +294,10 @@ impl Core {
             let line = member.id as usize;
             let settled = self.settled(line, Some(domain.owed()));
             let request = ControlRequest::UnmapDomain { windows };
-            let job = Job::with_after(line, request, move |outcome| {
+            let job = Job::with_after(line, request, move |outcome, later| {
                 match is_done(outcome) {
                     true => mine.into_iter().for_each(Revoked::freed),
-                    false => domain.note_leak(rank, outcome),
+                    false => domain.note_leak(rank, outcome, later),
                 }
                 let (unanswered, roots) = &mut *left.lock();
                 *unanswered -= 1;
@@ -307,7 +316,7 @@ impl Core {
         self.reclaim.next += 1;
         let waited: Vec<Arc<Owed>> = domain
             .into_iter()
-            .chain(self.reclaim.ending.clone())
+            .chain(self.reclaim.ending.as_ref().map(|cell| cell.owed()))
             .collect();
         waited.iter().for_each(|owed| owed.add(line, number));
         let pending = self.reclaiming();

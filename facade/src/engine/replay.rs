@@ -9,6 +9,7 @@ use device::Digest;
 use smallvec::SmallVec;
 use taskgraph::capture::{Binding, Bindings, Definition, ResolveError};
 use taskgraph::{RunId, TaskId, Tensor};
+use tracing::Span;
 
 use crate::args::{ArgList, Backing};
 use crate::error::Name;
@@ -104,13 +105,16 @@ impl Core {
         &mut self,
         run: RunId,
         binding: &Binding<'_>,
-        (callable, holds, graph): (&Name, &mut Holds, &Arc<GraphRecord>),
+        (callable, holds, graph, span): (&Name, &mut Holds, &Arc<GraphRecord>, &Span),
     ) -> Result<TaskId, NotSubmitted> {
         self.copies.permit(holds)?;
         let id = self.graph.submit_graph(run, binding)?;
-        let (callable, graph) = (Arc::clone(callable), Some(Arc::clone(graph)));
+        let (called, graph) = (
+            (Arc::clone(callable), span.clone()),
+            Some(Arc::clone(graph)),
+        );
         let holds = std::mem::take(holds);
-        self.keep((run, id), callable, SmallVec::new(), holds, graph);
+        self.keep((run, id), called, SmallVec::new(), holds, graph);
         self.settle();
         Ok(id)
     }

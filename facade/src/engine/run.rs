@@ -8,6 +8,7 @@ use lifecycle::OwnedLease;
 use parking_lot::Mutex;
 use tracing::Span;
 
+use super::later::Laters;
 use super::reclaim::Owed;
 use crate::error::{Error, RunError};
 use crate::run_graph::RunGraph;
@@ -19,39 +20,50 @@ pub(crate) struct RunCell {
     /// Where somebody asked for it.
     graph: OnceLock<Arc<RunGraph>>,
     done: AtomicBool,
-    wakers: Mutex<Vec<Waker>>,
+    open: Mutex<Open>,
+    /// The requests by which the device memory goes that it was the last to use; none where it used none.
+    owed: OnceLock<Arc<Owed>>,
+}
+
+/// What a run has until it is over.
+#[derive(Debug, Default)]
+struct Open {
+    wakers: Vec<Waker>,
     /// Keeps the worker from being torn down under the run, whether or not somebody waits for it.
-    lease: Mutex<Option<OwnedLease<Error>>>,
-    /// Open until the run is over.
-    span: Mutex<Span>,
-    /// The requests by which the device memory goes that it was the last to use.
-    owed: Arc<Owed>,
+    lease: Option<OwnedLease<Error>>,
+    span: Option<Span>,
 }
 
 impl RunCell {
-    /// A run that goes on, shown by `span`.
-    pub(crate) fn new(span: Span) -> Self {
-        Self {
+    /// A run that goes on, shown by `span`. A lease is kept until it is over.
+    pub(crate) fn new(span: &Span, lease: Option<OwnedLease<Error>>) -> Arc<Self> {
+        let span = (!span.is_disabled()).then(|| span.clone());
+        let wakers = Vec::new();
+        Arc::new(Self {
             outcome: OnceLock::new(),
             graph: OnceLock::new(),
             done: AtomicBool::new(false),
-            wakers: Mutex::default(),
-            lease: Mutex::default(),
-            span: Mutex::new(span),
-            owed: Arc::default(),
-        }
+            open: Mutex::new(Open {
+                wakers,
+                lease,
+                span,
+            }),
+            owed: OnceLock::new(),
+        })
     }
 
-    /// What happens while its graph is built is inside of it.
-    pub(crate) fn span(&self) -> Span {
-        self.span.lock().clone()
+    /// Where requests are entered that are owed to this run. Under core.
+    pub(super) fn owed(&self) -> Arc<Owed> {
+        Arc::clone(self.owed.get_or_init(Arc::default))
     }
 
-    pub(crate) fn owed(&self) -> Arc<Owed> {
-        Arc::clone(&self.owed)
+    /// The requests that are owed to this run, when it is over; mostly none.
+    pub(crate) fn given_back(&self) -> Option<&Owed> {
+        self.owed.get().map(|owed| &**owed)
     }
 
     /// Whether the run is over. One load; for wait loops.
+    #[inline]
     pub(crate) fn is_done(&self) -> bool {
         // Acquire: partner of the release in `finish`, so that the outcome is seen.
         self.done.load(Ordering::Acquire)
@@ -72,34 +84,30 @@ impl RunCell {
         let _ = self.graph.set(Arc::new(graph));
     }
 
-    /// Keeps a lease until the run is over.
-    pub(crate) fn keep(&self, lease: OwnedLease<Error>) {
-        *self.lease.lock() = Some(lease);
-    }
-
-    /// Publishes the outcome; who is to be woken now. The first outcome stays.
-    #[must_use]
-    pub(crate) fn finish(&self, outcome: Result<(), RunError>) -> Vec<Waker> {
+    /// Publishes the outcome. The first one stays. Who awaits it is woken later.
+    pub(super) fn finish(&self, outcome: Result<(), RunError>, later: &mut Laters) {
         // An error only says that there was an outcome before.
         let _ = self.outcome.set(outcome);
-        let wakers = {
-            let mut wakers = self.wakers.lock();
+        let open = {
+            let mut open = self.open.lock();
             self.done.store(true, Ordering::Release);
-            std::mem::take(&mut *wakers)
+            std::mem::take(&mut *open)
         };
-        drop(self.lease.lock().take());
-        *self.span.lock() = Span::none();
-        wakers
+        open.wakers.into_iter().for_each(|waker| later.wake(waker));
+        drop(open.lease);
+        open.span.into_iter().for_each(|span| later.end(span));
     }
 
     /// Wakes `waker` when the run is over; false when it is over already.
     pub(crate) fn wake_when_done(&self, waker: &Waker) -> bool {
-        let mut wakers = self.wakers.lock();
+        // Cloned, compared and dropped outside of the lock, as far as that goes: a waker is code of the executor's.
+        let waker = waker.clone();
+        let mut open = self.open.lock();
         if self.done.load(Ordering::Relaxed) {
             return false;
         }
-        if !wakers.iter().any(|known| known.will_wake(waker)) {
-            wakers.push(waker.clone());
+        if !open.wakers.iter().any(|known| known.will_wake(&waker)) {
+            open.wakers.push(waker);
         }
         true
     }

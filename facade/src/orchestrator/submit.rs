@@ -6,13 +6,15 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 use taskgraph::{Placement, TaskArgs, TaskId, TaskSpec, WorkerId};
+use tracing::Span;
+use tracing::field::Empty;
 
 use super::{Orchestrator, TaskHandle};
 use crate::args::{ArgList, Backing};
 use crate::buffer::Use;
 use crate::callable::{CallableKind, Callee};
 use crate::desk::copy_of;
-use crate::engine::{DeviceUse, GraphRecord, Hold, NewTask, NotSubmitted};
+use crate::engine::{DeviceHold, DeviceUse, GraphRecord, Hold, NewTask, NotSubmitted};
 use crate::error::{BufferError, Error, Name, SubmitError, TaskCause, WorkerDied};
 use crate::graph::{Cached, places};
 use crate::wire::{self, Payload};
@@ -29,12 +31,18 @@ impl Orchestrator<'_> {
         members: &[(&TaskArgs, &[Backing])],
         workers: &[WorkerId],
     ) -> Result<TaskHandle, Error> {
-        let mut whole_order = self.order.clone();
-        whole_order.extend_from_slice(order);
+        let whole_order: SmallVec<[TaskHandle; 2]>;
+        let order = match self.order.is_empty() {
+            true => order,
+            false => {
+                whole_order = self.order.iter().chain(order).copied().collect();
+                &whole_order
+            }
+        };
         let task = match self.recording {
-            Some(_) => self.record(callee, spec.placement, &whole_order, members)?,
+            Some(_) => self.record(callee, spec.placement, order, members)?,
             None => {
-                let after = eager_order(callee.name, &whole_order)?;
+                let after = eager_order(callee.name, order)?;
                 self.submit_now(callee, spec.after(&after), members, workers)?
             }
         };
@@ -87,11 +95,14 @@ impl Orchestrator<'_> {
             callable: Arc::clone(callee.name),
             payloads,
             holds,
+            span: span_of(callee.name),
         };
+        let span = task.span.clone();
         let submitted = self
             .engine
             .attempt(is_full, |core| core.submit(self.run, &mut task));
         let id = submitted.map_err(|source| self.refused_by_graph(callee.name, source))?;
+        span.record("task", id.slot);
         Ok(TaskHandle::submitted(id))
     }
 
@@ -127,10 +138,12 @@ impl Orchestrator<'_> {
         if let Some(heap) = record.heap() {
             binding = binding.heap(heap).expect("it was made for this");
         }
+        let span = span_of(name);
         let submitted = self.engine.attempt(is_full, |core| {
-            core.submit_graph(self.run, &binding, (name, &mut holds, &record))
+            core.submit_graph(self.run, &binding, (name, &mut holds, &record, &span))
         });
         let id = submitted.map_err(|source| self.refused_by_graph(name, source))?;
+        span.record("task", id.slot);
         Ok(TaskHandle::submitted(id))
     }
 
@@ -181,7 +194,7 @@ impl Orchestrator<'_> {
             callable: Arc::clone(name),
             reason: error.to_string(),
         })?;
-        holds.push(Hold::Device(held, uses));
+        holds.push(Hold::Device(Box::new(DeviceHold { held, uses })));
         Ok(())
     }
 
@@ -227,8 +240,16 @@ impl TaskHandle {
     }
 }
 
+/// The span of a task, from its submit to its end. Its slot is recorded when it is known, its worker when it is sent.
+fn span_of(callable: &Name) -> Span {
+    tracing::debug_span!("task", %callable, task = Empty, worker = Empty)
+}
+
 /// The tasks that a submitted one comes after. Nodes of a recorded graph are none.
 fn eager_order(name: &Name, order: &[TaskHandle]) -> Result<SmallVec<[TaskId; 2]>, SubmitError> {
+    if order.is_empty() {
+        return Ok(SmallVec::new());
+    }
     let id = |task: &TaskHandle| match task.recording {
         None => Ok(task.id),
         Some(_) => Err(SubmitError::OutsideGraph {

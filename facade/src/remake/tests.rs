@@ -46,7 +46,7 @@ fn chip_callables_and_functions_without_captures_are_made_again() {
     // The digest covers every part, the functions included.
     assert_eq!(made.digest(), chip().digest());
 
-    let args = Args::new(smallvec::SmallVec::new(), smallvec::SmallVec::new());
+    let args = Args::new(Vec::new(), smallvec::SmallVec::new());
     for maker in [
         Maker::of_function(&named),
         Maker::of_function(&|_: &Args| Err("closure".into())),

@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use facade::{args, on};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber, dispatcher, span};
 
-use super::support::{VECTOR_ADD, builder, failure, nothing};
+use super::support::{Gate, VECTOR_ADD, builder, directory, failure, nothing};
 
 /// Keeps every event as one line: level, target, message, other fields.
 struct Listener {
@@ -229,5 +230,37 @@ pub(crate) fn a_spawned_worker_and_its_threads_are_heard() {
         of_work(&heard),
         ["INFO work message=from a thread worker=node/sub0"]
     );
+    node.close().unwrap();
+}
+
+pub(crate) fn what_a_worker_logs_while_nobody_waits_is_heard() {
+    let dir = directory();
+    let gate = Gate::new(dir.path(), "gate");
+    let node = builder(0, 1).build().unwrap();
+    let inside = gate.clone();
+    let leave_behind = node
+        .register_fn("leave_behind", move |_| {
+            let gate = inside.clone();
+            std::thread::spawn(move || {
+                gate.pass();
+                tracing::info!(target: "work", "long after the task");
+            });
+            Ok(())
+        })
+        .unwrap();
+    // Before anybody listens here, so that threads of the worker log to its own subscriber.
+    node.init().unwrap();
+    let heard = listen(Level::INFO);
+    let run = node.submit(|orch| orch.submit_sub(&leave_behind, args()).map(drop));
+    run.unwrap().wait().unwrap();
+    assert!(of_work(&heard).is_empty());
+    gate.open();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while of_work(&heard).is_empty() {
+        assert!(Instant::now() < deadline, "nobody heard it");
+        std::thread::yield_now();
+    }
+    let expected = "INFO work message=long after the task worker=node/sub0";
+    assert_eq!(of_work(&heard), [expected]);
     node.close().unwrap();
 }

@@ -28,6 +28,7 @@ mod registration;
 mod run_graphs;
 mod runs;
 mod settings;
+mod staging;
 mod start;
 mod texts;
 mod threads;
@@ -80,6 +81,7 @@ procfork::testing::tests! {
     closing::the_reader_of_a_killed_program_sees_the_end,
     closing::a_worker_dropped_with_a_run_in_progress_ends_its_tree_and_the_run_and_says_so,
     closing::a_tree_is_started_and_awaited_in_an_asynchronous_program,
+    threads::every_way_to_use_a_worker_gets_on_beside_every_other,
     threads::looking_and_dropping_beside_runs_loses_no_wake_up,
     threads::a_respawn_beside_runs_waits_for_none_of_them,
     threads::many_buffers_released_on_an_idle_tree_are_all_unmapped,
@@ -180,6 +182,13 @@ procfork::testing::tests! {
     logs::a_worker_that_talks_too_much_loses_messages_and_never_waits,
     logs::a_listener_that_comes_later_is_heard_by_workers,
     logs::a_spawned_worker_and_its_threads_are_heard,
+    logs::what_a_worker_logs_while_nobody_waits_is_heard,
+    staging::the_first_task_of_the_next_run_is_staged_and_begins_when_the_run_has_ended,
+    staging::a_run_that_is_given_up_takes_its_staged_task_along,
+    staging::a_staged_task_begins_although_the_run_before_it_failed,
+    staging::what_was_staged_at_a_worker_that_dies_runs_at_another,
+    staging::what_was_staged_at_the_only_worker_fails_with_its_death_and_was_never_sent,
+    runs::a_waker_may_call_the_worker_whose_run_it_awaits,
     watching::counters_count_what_happened,
     watching::a_trace_has_every_task_in_its_worker_and_its_times_in_order,
     watching::every_worker_of_a_traced_tree_writes_what_its_tasks_did_when_it_closes,

@@ -1,8 +1,12 @@
 //! Runs: results, order, failures, waiting.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use facade::{Args, Error, SubmitError, TaskResult, any, args, on};
+use facade::{Args, Error, SubmitError, TaskResult, Worker, any, args, on};
 
 use crate::support::{Gate, INCREMENT, VECTOR_ADD, builder, directory, failure, nothing};
 
@@ -455,6 +459,48 @@ pub(crate) fn more_arguments_than_a_frame_holds_spill() {
     assert!(matches!(
         too_many,
         Err(Error::Submit(SubmitError::TooManyArgs { .. }))
+    ));
+    node.close().unwrap();
+}
+
+/// Wakes by asking the worker for something, as an executor might that polls at once.
+struct Asks(Arc<Worker>, mpsc::Sender<u64>);
+
+impl Wake for Asks {
+    fn wake(self: Arc<Self>) {
+        let ended = self.0.stats().unwrap().runs_ended;
+        let handle = self.0.submit(|_| Ok(())).unwrap();
+        drop(handle);
+        self.1.send(ended).unwrap();
+    }
+}
+
+pub(crate) fn a_waker_may_call_the_worker_whose_run_it_awaits() {
+    let dir = directory();
+    let gate = Gate::new(dir.path(), "gate");
+    let inside = gate.clone();
+    let node = Arc::new(builder(0, 1).build().unwrap());
+    let wait = node
+        .register_fn("wait", move |_| {
+            inside.pass();
+            Ok(())
+        })
+        .unwrap();
+    node.init().unwrap();
+    let (said, heard) = mpsc::channel();
+    let waker = Waker::from(Arc::new(Asks(Arc::clone(&node), said)));
+    let mut run = node
+        .submit(|orch| orch.submit_sub(&wait, args()).map(drop))
+        .unwrap();
+    let mut cx = Context::from_waker(&waker);
+    assert!(Pin::new(&mut run).poll(&mut cx).is_pending());
+    gate.open();
+    // It is called by the background driver, which must hold nothing that the calls need.
+    let ended = heard.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert_eq!(ended, 1);
+    assert!(matches!(
+        Pin::new(&mut run).poll(&mut cx),
+        Poll::Ready(Ok(()))
     ));
     node.close().unwrap();
 }

@@ -1,8 +1,12 @@
 //! One worker used by several threads at once: each of them gets on.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
+use std::time::Duration;
 
-use facade::{Error, Health, args, on};
+use facade::{Error, FunctionHandle, Health, TaskCause, Worker, args, on};
 use nix::sys::signal::Signal;
 
 use crate::support::{INCREMENT, builder, kill, n_mappings, nothing, pids, wait_gone};
@@ -134,4 +138,105 @@ pub(crate) fn many_buffers_released_on_an_idle_tree_are_all_unmapped() {
         std::thread::yield_now();
     }
     root.close().unwrap();
+}
+
+/// One of the ways in which a thread may use a worker.
+fn use_somehow(node: &Worker, (sum, fail): (&FunctionHandle, &FunctionHandle), way: usize) {
+    let x = node.buffer_from(&[1_u32; 4]).unwrap();
+    let submit = |n: u32| {
+        node.submit(|orch| {
+            // From none to far more scalars than a frame holds.
+            let scalars = (0..n).fold(args().inout(&x), |list, i| list.scalar(i));
+            orch.submit_sub(sum, scalars).map(drop)
+        })
+    };
+    let expected = |n: u32| 1 + (0..n).sum::<u32>();
+    match way % 8 {
+        0 => {
+            let run = submit(3).unwrap();
+            run.wait().unwrap();
+            run.wait().unwrap();
+            assert_eq!(x.to_vec().unwrap()[0], expected(3));
+        }
+        1 => {
+            let run = submit(700).unwrap();
+            let timed = run.wait_for(Duration::ZERO);
+            timed.unwrap_or_else(|| run.wait()).unwrap();
+            assert_eq!(x.to_vec().unwrap()[0], expected(700));
+        }
+        2 => drop(submit(1).unwrap()),
+        3 => {
+            let run = submit(2).unwrap();
+            let mut polled = pin!(submit(5).unwrap());
+            let mut cx = Context::from_waker(Waker::noop());
+            while polled.as_mut().poll(&mut cx).is_pending() {
+                std::thread::yield_now();
+            }
+            assert!(run.is_done(), "it was submitted before");
+        }
+        4 => {
+            let failed = node.run(|orch| {
+                orch.submit_sub(fail, args().inout(&x))?;
+                orch.submit_sub(sum, args().inout(&x))
+            });
+            let Err(Error::Run(error)) = failed else {
+                panic!("it fails");
+            };
+            assert_eq!((error.failed, error.skipped), (1, 1));
+        }
+        5 => {
+            let run = submit(4).unwrap();
+            let cancelled = run.cancel();
+            match run.wait() {
+                Err(Error::Run(error)) => {
+                    assert!(cancelled && matches!(error.cause, TaskCause::Cancelled));
+                }
+                outcome => outcome.unwrap(),
+            }
+        }
+        6 => {
+            let stop = node.submit(|orch| {
+                orch.submit_sub(sum, args().inout(&x))?;
+                orch.function("nobody").map(drop)
+            });
+            assert!(matches!(stop, Err(Error::Callable(_))));
+        }
+        _ => node
+            .run(|orch| (0..20).try_for_each(|_| orch.submit_sub(sum, args().inout(&x)).map(drop)))
+            .unwrap(),
+    }
+}
+
+pub(crate) fn every_way_to_use_a_worker_gets_on_beside_every_other() {
+    let node = builder(0, 2).build().unwrap();
+    let sum = node
+        .register_fn("sum", |args| {
+            let x = args.output::<u32>(0)?;
+            for i in 0..args.n_scalars() {
+                x[0] += args.scalar::<u32>(i)?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    let fail = node
+        .register_fn("fail", |_| Err("it is to fail".into()))
+        .unwrap();
+    node.init().unwrap();
+    std::thread::scope(|scope| {
+        for first in 0..4_usize {
+            let (node, with) = (&node, (&sum, &fail));
+            scope.spawn(move || {
+                for round in 0..16_usize {
+                    use_somehow(node, with, first * 3 + round * (first + 1));
+                    use_somehow(node, with, round);
+                }
+            });
+        }
+    });
+    // Whoever was dropped or cancelled has ended too, and nothing is left of anybody.
+    node.run(|_| Ok(())).unwrap();
+    let stats = node.stats().unwrap();
+    assert_eq!((stats.tasks_live, stats.requests_queued), (0, 0));
+    assert_eq!(stats.runs_begun, stats.runs_ended);
+    node.close().unwrap();
 }

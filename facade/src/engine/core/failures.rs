@@ -56,7 +56,7 @@ impl Core {
         self.keep_failure(of, &path, cause);
     }
 
-    pub(super) fn group_stalled(&self, group: TaskId, idle: taskgraph::WorkerId) {
+    pub(super) fn group_stalled(&mut self, group: TaskId, idle: taskgraph::WorkerId) {
         let name_of = |task| {
             let (record, _, node) = self.record_of(task)?;
             Some(record.callable_of(node))
@@ -67,6 +67,9 @@ impl Core {
             .iter()
             .filter_map(|(worker, task)| Some(format!("`{}` on {worker}", name_of(*task)?)))
             .collect();
-        tracing::warn!(group = name.as_deref(), %idle, ?blockers, "a group holds a worker idle");
+        self.later.tell(move || {
+            let group = name.as_deref();
+            tracing::warn!(group, %idle, ?blockers, "a group holds a worker idle");
+        });
     }
 }

@@ -20,15 +20,13 @@ impl Core {
 
     pub(super) fn run_finished(&mut self, run: RunId) {
         let status = self.graph.run_status(run);
-        let owed = self.runs.get(&run).map(|(cell, _)| cell.owed());
-        self.reclaim_after(run, owed);
         if let Some((cell, waiting)) = self.runs.remove(&run) {
+            self.reclaim_after(run, &cell);
             self.count_detached(waiting, -1);
             self.publish_graph(run, &cell);
             if let Some(RunStatus::Done(outcome)) = status {
                 self.observer.run_ended(outcome.is_ok());
-                let wakers = cell.finish(self.run_result(&outcome));
-                self.wakers.extend(wakers);
+                cell.finish(self.run_result(&outcome), &mut self.later);
             }
         }
         // The run is known, since it has just been reported.
