@@ -2,10 +2,15 @@
 //!
 //! Pointers are visited in a random order, so that a million of them do not fit any cache; `hot` says
 //! that only so many of the live ones are visited, as a run does that uses the same weights again and
-//! again. The time is what the thread spent on a core. The reference of each figure, measured in turns with it, is the same walk over as many cache lines,
+//! again. The handles lie in the order of the walk, 64 bytes each, and are read as they come, as those
+//! of a list of tasks are; no check needs the result of another. The time is what the thread spent on
+//! a core.
+//!
+//! The reference of each figure, measured in turns with it, is the same walk over as many cache lines,
 //! each load needing the one before: what this machine takes to fetch one line of that much memory.
-//! A check may be quicker than that, since the processor fetches for the next one meanwhile; a
-//! guarded call is not, since its atomic operations wait for each other.
+//! A check is quicker than that, since it reads one word of a dense array and the processor fetches
+//! for the next one meanwhile; a guarded call is not, since its atomic operations wait for each
+//! other. Beside it stands what the bare words of that array cost in the same walk, nothing checked.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
@@ -55,6 +60,8 @@ struct Row {
     /// Nanoseconds per visit of each run, sorted.
     runs: Vec<f64>,
     reference: Vec<f64>,
+    /// The same walk over words that do not need each other.
+    bare: Vec<f64>,
 }
 
 #[derive(Clone)]
@@ -69,6 +76,7 @@ struct Setting {
     table: Table,
     walk: Vec<(u32, Span)>,
     lines: Vec<Line>,
+    words: Vec<u32>,
 }
 
 impl Setting {
@@ -100,6 +108,7 @@ impl Setting {
             table,
             walk,
             lines: vec![Line(1); live],
+            words: vec![1; live],
         }
     }
 
@@ -129,17 +138,22 @@ impl Setting {
             format!(",hot={}", self.hot)
         };
         let name = format!("{name}/live={}{hot}/threads={threads}", self.live);
-        let (mut runs, mut reference) = (Vec::new(), Vec::new());
+        let (mut runs, mut reference, mut bare) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..RUNS {
-            runs.push(self.run(threads, |_, _, span| visit(self, span)));
+            runs.push(self.run(threads, |sum, _, span| sum ^ visit(self, span)));
             reference.push(self.run(threads, |last, at, _| self.next_line(last, at)));
+            bare.push(self.run(threads, |sum, at, _| {
+                sum + u64::from(self.words[at as usize])
+            }));
         }
-        runs.sort_by(f64::total_cmp);
-        reference.sort_by(f64::total_cmp);
+        for figures in [&mut runs, &mut reference, &mut bare] {
+            figures.sort_by(f64::total_cmp);
+        }
         Row {
             name,
             runs,
             reference,
+            bare,
         }
     }
 
@@ -155,8 +169,13 @@ impl Setting {
         let worker = |part: usize| {
             let (head, tail) = self.walk.split_at(part * self.walk.len() / threads);
             let start = cpu_ns();
-            let all = tail.iter().chain(head);
-            black_box(all.fold(0, |last, &(at, span)| visit(last, at, span)));
+            let mut last = 0;
+            for part in [tail, head] {
+                for &(at, span) in part {
+                    last = visit(last, at, span);
+                }
+            }
+            black_box(last);
             (cpu_ns() - start) as f64 / self.walk.len() as f64
         };
         std::thread::scope(|scope| {
@@ -205,12 +224,14 @@ fn print_json(rows: &[Row]) {
 fn print_lines(rows: &[Row]) {
     for row in rows {
         println!(
-            "{:<48} median {:7.2} ns, min {:7.2} ns; a dependent load {:7.2} ns, min {:7.2} ns",
+            "{:<53} median {:6.2} ns, min {:6.2} ns; a dependent load {:6.2} ns, min {:6.2} ns; \
+             a bare word {:6.2} ns",
             row.name,
             median(&row.runs),
             row.runs[0],
             median(&row.reference),
-            row.reference[0]
+            row.reference[0],
+            median(&row.bare)
         );
     }
 }

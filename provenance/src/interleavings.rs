@@ -93,6 +93,57 @@ fn a_retired_allocation_is_due_exactly_once() {
     });
 }
 
+/// Release of a window against its use, as a domain goes: the window is retired, and the memory behind it is struck out
+/// and freed when the last use of the window has ended, whoever ends it; never under a use.
+#[test]
+fn memory_behind_a_window_goes_after_the_last_use_of_the_window() {
+    check(|| {
+        let table = Table::new();
+        let root = record(&table, CHIP, 0x1000, 64);
+        let peer = WorkerRef { id: 1, ..CHIP };
+        let window = table
+            .record_window(peer, 0x9000, 64, Some(root))
+            .expect("recorded");
+        let memory = Arc::new(UnsafeCell::new(()));
+        let task = thread::spawn({
+            let (table, memory) = (table.clone(), memory.clone());
+            move || {
+                let hold = table.hold(ASK, &[window.span(64)]);
+                if hold.is_ok() {
+                    memory.with(|_| ());
+                }
+            }
+        });
+        let free = || {
+            let native = |_| {
+                memory.with_mut(|_| ());
+                Ok::<(), io::Error>(())
+            };
+            table.free(FREE, root, native)
+        };
+        let release = Ask {
+            operation: Operation::Release,
+            worker: None,
+        };
+        let now = table.retire(release, window).expect("it is the base");
+        // The window is refused from here on, and shows nothing any more as soon as nobody uses it.
+        assert!(table.check(ASK, window.span(1)).is_err());
+        let early = now
+            .into_iter()
+            .chain(table.due())
+            .map(Revoked::freed)
+            .count();
+        let done = free().is_ok();
+        task.join().expect("no panic");
+        let late = table.due().into_iter().map(Revoked::freed).count();
+        assert_eq!(early + late, 1);
+        if !done {
+            free().expect("no window shows it");
+        }
+        assert_eq!((table.stats().live, table.stats().windows), (0, 0));
+    });
+}
+
 /// The last use of memory of a lost worker gives its entry back once, not twice.
 #[test]
 fn a_lost_entry_is_reused_once() {
@@ -116,6 +167,30 @@ fn a_lost_entry_is_reused_once() {
     });
 }
 
+/// What the door refuses for good, no later check allows: the word and the dense array of what is
+/// live are one to whoever looks at both.
+#[test]
+fn a_check_agrees_with_the_door() {
+    check(|| {
+        let table = Table::new();
+        let ptr = record(&table, CHIP, 0x1000, 8);
+        let reader = thread::spawn({
+            let table = table.clone();
+            move || {
+                if table.with_range(ASK, ptr.span(8), |_| ()).is_err() {
+                    let cause = table.check(ASK, ptr.span(8)).expect_err("refused before");
+                    assert_eq!(cause.cause, Cause::Stale);
+                }
+            }
+        });
+        if let Ok(revoked) = table.revoke(FREE, ptr) {
+            assert!(table.check(ASK, ptr.span(8)).is_err());
+            revoked.freed();
+        }
+        reader.join().expect("no panic");
+    });
+}
+
 /// A reader without a pin never mixes two lives of an entry: the old handle is good for its own
 /// eight bytes or for nothing, although the same address comes back longer.
 #[test]
@@ -123,6 +198,8 @@ fn a_check_never_sees_half_of_the_next_allocation() {
     check(|| {
         let table = Table::new();
         let ptr = record(&table, CHIP, 0x1000, 8);
+        // As it comes over a wire: compared word by word.
+        let ptr = DevicePtr::from_bytes(&ptr.to_bytes());
         let reader = thread::spawn({
             let table = table.clone();
             move || {

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::error::RecordCause;
-use crate::ptr::{DevicePtr, WorkerRef};
+use crate::ptr::{DevicePtr, Made, WorkerRef};
 use crate::report::Stats;
 use crate::slots::{Facts, Role, Slots};
 use crate::word::State;
@@ -163,6 +163,7 @@ fn no_overlap(owner: &Owner, slots: &Slots, new: &Facts) -> Result<(), RecordCau
         generation: slot.word.load().generation(),
         base,
         offset: 0,
+        made: Made::BY_NOBODY,
     };
     Err(RecordCause::Overlap {
         held: held_ptr,

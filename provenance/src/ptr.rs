@@ -1,6 +1,7 @@
 //! The handles: a worker and its life, a device pointer, a range of it.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// One life of one worker.
 ///
@@ -37,16 +38,59 @@ impl fmt::Display for WorkerRef {
 /// assert!(base.plus(u64::MAX).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// Two handles are equal when they make the same claim, whichever way they came.
+#[derive(Clone, Copy, Debug)]
 pub struct DevicePtr {
     pub(crate) worker: WorkerRef,
     pub(crate) entry: u32,
     pub(crate) generation: u32,
     pub(crate) base: u64,
     pub(crate) offset: u64,
+    pub(crate) made: Made,
+}
+
+/// Where a handle comes from. One that a table made itself says of its entry and generation what
+/// that table knows, since nothing but the offset of a handle can be changed; so the table only
+/// asks whether the generation lives. All others are compared word by word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Made {
+    /// The number of the table that made it, or 0.
+    pub(crate) by: u32,
+    /// The bytes of the allocation or window, if a table made it.
+    pub(crate) extent: u64,
+}
+
+impl Made {
+    /// Of a claim whose words say nothing of each other: it came as bytes.
+    pub(crate) const BY_NOBODY: Self = Self { by: 0, extent: 0 };
+}
+
+impl PartialEq for DevicePtr {
+    fn eq(&self, other: &Self) -> bool {
+        self.claim() == other.claim()
+    }
+}
+
+impl Eq for DevicePtr {}
+
+impl Hash for DevicePtr {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.claim().hash(state);
+    }
 }
 
 impl DevicePtr {
+    fn claim(&self) -> (WorkerRef, u32, u32, u64, u64) {
+        (
+            self.worker,
+            self.entry,
+            self.generation,
+            self.base,
+            self.offset,
+        )
+    }
+
     /// How many bytes [`to_bytes`](Self::to_bytes) yields.
     pub const ENCODED_BYTES: usize = 40;
 
@@ -136,6 +180,7 @@ impl DevicePtr {
             generation: word32(bytes, 16),
             base: word64(bytes, 24),
             offset: word64(bytes, 32),
+            made: Made::BY_NOBODY,
         }
     }
 }

@@ -136,8 +136,7 @@ impl Table {
             match self.close(&ledger, ask, ptr) {
                 Ok(facts) => held.push((ptr, facts)),
                 Err(refused) => {
-                    held.iter()
-                        .for_each(|(ptr, _)| self.slots().ensure(ptr.entry).word.reinstate());
+                    held.iter().for_each(|&(ptr, _)| self.reopen(ptr));
                     return Err(refused);
                 }
             }
@@ -156,7 +155,14 @@ impl Table {
         slot.word
             .revoke(ptr.generation)
             .map_err(|word| in_use(ask, ptr, word))?;
+        self.slots().set_live(ptr.entry, None);
         Ok(facts)
+    }
+
+    /// Revoked back to live: of a release of several, one was refused.
+    fn reopen(&self, ptr: DevicePtr) {
+        self.slots().ensure(ptr.entry).word.reinstate();
+        self.slots().set_live(ptr.entry, Some(ptr.generation));
     }
 
     /// Releases memory now, or when its last use ends. New uses are refused at once.
@@ -170,7 +176,9 @@ impl Table {
         let mut ledger = self.ledger();
         let (slot, facts) = self.releasable(&ledger, ask, ptr)?;
         let now = slot.word.retire(ptr.generation);
-        if now.map_err(|word| in_use(ask, ptr, word))? == State::Retired {
+        let now = now.map_err(|word| in_use(ask, ptr, word))?;
+        self.slots().set_live(ptr.entry, None);
+        if now == State::Retired {
             return Ok(None);
         }
         ledger.strike(ptr.entry, &facts);
@@ -229,6 +237,7 @@ impl Table {
         let slot = self.slots().ensure(entry);
         let facts = slot.facts();
         let Ok(word) = slot.word.lose() else { return };
+        self.slots().set_live(entry, None);
         ledger.strike(entry, &facts);
         if word.pins() == 0 && slot.word.vacate(word.generation()) {
             ledger.put_entry(entry);

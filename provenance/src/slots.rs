@@ -1,4 +1,8 @@
 //! The entries, in an array that grows without moving and is read without a lock.
+//!
+//! Beside the slots lies, densely, the one fact of each that changes while its handles are about:
+//! which generation is live. A handle that the table made itself is checked against that alone,
+//! and sixteen entries share a cache line of it.
 
 use std::sync::OnceLock;
 
@@ -119,10 +123,18 @@ impl Slot {
     }
 }
 
+/// Some entries: the slot of each, and apart from it which generation of it is live.
+#[derive(Debug)]
+struct Chunk {
+    slots: Box<[Slot]>,
+    /// The generation whose handles are worth something, or 0.
+    live: Box<[AtomicU32]>,
+}
+
 /// All slots that were ever needed.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
+    chunks: [OnceLock<Chunk>; CHUNKS],
 }
 
 impl Slots {
@@ -136,13 +148,45 @@ impl Slots {
     #[inline(always)]
     pub(crate) fn at(&self, entry: u32) -> Option<&Slot> {
         let (chunk, index) = place(entry);
-        self.chunks[chunk].get()?.get(index)
+        self.chunks[chunk].get()?.slots.get(index)
+    }
+
+    /// Whether that generation of the entry is live: true at one instant during the call, and
+    /// perhaps no longer.
+    ///
+    /// One load from a dense array, whose address depends on nothing but the number: the processor
+    /// fetches for several checks at once.
+    #[inline(always)]
+    pub(crate) fn is_live(&self, entry: u32, generation: u32) -> bool {
+        let (chunk, index) = place(entry);
+        // Relaxed: nothing is read on the strength of it. Whoever was told of a record or a release
+        // sees it by whatever told him.
+        self.chunks[chunk]
+            .get()
+            .and_then(|chunk| chunk.live.get(index))
+            .is_some_and(|live| live.load(Ordering::Relaxed) == generation)
+    }
+
+    /// Says which generation of the entry is live, if any. Under the ledger's lock, in the step
+    /// that changes the word: whoever is refused looks again under that lock, so nobody sees one
+    /// without the other.
+    pub(crate) fn set_live(&self, entry: u32, generation: Option<u32>) {
+        if cfg!(weaken = "live_kept") && generation.is_none() {
+            return;
+        }
+        let (chunk, index) = place(entry);
+        // Relaxed: see `is_live`.
+        self.chunk(chunk).live[index].store(generation.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// The slot of that number; its chunk is created when it is missing.
     pub(crate) fn ensure(&self, entry: u32) -> &Slot {
         let (chunk, index) = place(entry);
-        &self.chunks[chunk].get_or_init(|| new_chunk(chunk))[index]
+        &self.chunk(chunk).slots[index]
+    }
+
+    fn chunk(&self, chunk: usize) -> &Chunk {
+        self.chunks[chunk].get_or_init(|| Chunk::new(1 << (FIRST_BITS as usize + chunk)))
     }
 }
 
@@ -155,9 +199,14 @@ fn place(entry: u32) -> (usize, usize) {
     ((top - FIRST_BITS) as usize, (shifted ^ (1 << top)) as usize)
 }
 
-fn new_chunk(chunk: usize) -> Box<[Slot]> {
-    let slots = 1 << (FIRST_BITS as usize + chunk);
-    std::iter::repeat_with(Slot::new).take(slots).collect()
+impl Chunk {
+    fn new(entries: usize) -> Self {
+        let none_live = std::iter::repeat_with(|| AtomicU32::new(0));
+        Self {
+            slots: std::iter::repeat_with(Slot::new).take(entries).collect(),
+            live: none_live.take(entries).collect(),
+        }
+    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -61,7 +61,7 @@ pub enum NoTarget {
         /// The first argument.
         first: Span,
         /// The first that is elsewhere.
-        second: Span,
+        second: Box<Span>,
     },
 }
 
@@ -100,6 +100,7 @@ impl Table {
             let viewers = self.viewers(ask, second)?;
             seeing.retain(|worker| viewers.contains(worker));
             if seeing.is_empty() {
+                let second = Box::new(second);
                 return Err(NoTarget::Split { first, second });
             }
         }

@@ -128,12 +128,6 @@ impl Table {
         handle.plus(root.offset.checked_sub(from)?).ok()
     }
 
-    fn covers(&self, span: Span) -> bool {
-        self.slots()
-            .at(span.ptr.entry)
-            .is_some_and(|slot| slot.covers(span))
-    }
-
     fn root_in(&self, ledger: &Ledger, ask: Ask, span: Span) -> Result<DevicePtr, Refused> {
         self.live(ledger, ask, span)?;
         let ptr = span.ptr;

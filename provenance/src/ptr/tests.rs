@@ -12,6 +12,7 @@ fn some() -> DevicePtr {
         generation: 11,
         base: u64::MAX - 4096,
         offset: 12,
+        made: Made::BY_NOBODY,
     }
 }
 

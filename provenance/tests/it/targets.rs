@@ -39,7 +39,7 @@ fn arguments_on_two_workers_are_refused_with_both() {
     let (table, a, b) = spans();
     let split = NoTarget::Split {
         first: a,
-        second: b,
+        second: Box::new(b),
     };
     assert_eq!(
         table.resolve_target(&[a, a, b], Wanted::Any(&[0, 1])),
