@@ -194,7 +194,8 @@ impl ArgList {
     }
 
     /// Starts the task only after `task` (or all of the tasks of a graph) has ended well, besides what is inferred. If
-    /// that one fails, this one is skipped.
+    /// that one fails, this one is skipped. Tasks of another worker are refused at the submit
+    /// ([`SubmitError::OtherWorker`](crate::SubmitError::OtherWorker)).
     pub fn after(mut self, task: &impl Precedes) -> Self {
         self.order.extend_from_slice(task.handles());
         self

@@ -183,6 +183,11 @@ impl Engine {
         &self.path
     }
 
+    /// Different for each worker, and each time that it is started.
+    pub(crate) fn life(&self) -> u64 {
+        self.incarnation
+    }
+
     pub(crate) fn doorbell(&self) -> &Doorbell {
         &self.doorbell
     }

@@ -52,6 +52,8 @@ pub const fn any() -> Target {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TaskHandle {
     pub(crate) id: TaskId,
+    /// The life of the worker that it was submitted to; 0 for a node of a recording.
+    pub(crate) worker: u64,
     /// The recording that it is a node of, if it is one.
     pub(crate) recording: Option<NonZeroU32>,
 }

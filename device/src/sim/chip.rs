@@ -48,6 +48,7 @@ pub(crate) struct SimChip {
     graphs: Graphs,
     n_launched: u64,
     n_frees: u64,
+    n_unmaps: u64,
     probes_to_fail: u32,
     /// Bound to its thread, like the context of a real chip.
     not_send: PhantomData<*const ()>,
@@ -102,6 +103,7 @@ impl SimChip {
             graphs: Graphs::default(),
             n_launched: 0,
             n_frees: 0,
+            n_unmaps: 0,
             probes_to_fail: options.probes_to_fail(),
             not_send: PhantomData,
         })
@@ -254,6 +256,15 @@ impl Chip for SimChip {
         self.gate.admit_work("unmap a window")?;
         self.runs
             .refuse_in_use(address, self.memory.allocations())?;
+        let nth = self.n_unmaps;
+        self.n_unmaps += 1;
+        if self.options.faults.contains(&SimFault::Unmap { nth }) {
+            self.memory.leak(address)?;
+            return Err(DeviceError::FreeFailed {
+                chip: self.id(),
+                address,
+            });
+        }
         self.memory.unmap_window(address)
     }
 

@@ -147,9 +147,13 @@ impl DeviceMemory {
         Ok(())
     }
 
-    /// Forgets an allocation whose memory the device does not give back: a leak, and no live pointer.
+    /// Forgets an allocation or a window whose memory the device does not give back: a leak, and no live pointer.
     pub(crate) fn leak(&mut self, address: DeviceAddress) -> Result<(), DeviceError> {
-        self.live.revoke(address).map(drop)
+        self.live.revoke(address)?;
+        if self.windows.begins(address.0) {
+            self.windows.leak();
+        }
+        Ok(())
     }
 
     /// Maps a window; where it begins. Its guard is written once by each side that maps it.

@@ -77,6 +77,11 @@ pub enum SimFault {
         /// Which free.
         nth: u64,
     },
+    /// The n-th unmap of a window (from 0) is refused by the device; its memory is lost.
+    Unmap {
+        /// Which unmap.
+        nth: u64,
+    },
     /// The next probes fail.
     Probe {
         /// How many of them.

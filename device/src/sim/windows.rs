@@ -28,6 +28,8 @@ pub(super) struct Windows {
     /// No window began here or later yet.
     fresh: u64,
     home_bytes: u64,
+    /// Windows that stay mapped although they were given back: the device refused.
+    leaked: usize,
 }
 
 impl Windows {
@@ -37,6 +39,7 @@ impl Windows {
             reuse,
             fresh: FIRST,
             home_bytes: 0,
+            leaked: 0,
         }
     }
 
@@ -88,8 +91,14 @@ impl Windows {
         self.home_bytes
     }
 
+    /// Windows that are mapped, and are not given back.
     pub(super) fn len(&self) -> usize {
-        self.mapped.len()
+        self.mapped.len() - self.leaked
+    }
+
+    /// A window stays mapped for ever, and is nobody's.
+    pub(super) fn leak(&mut self) {
+        self.leaked += 1;
     }
 
     /// A free range: the first one, or one that no window has had.

@@ -178,6 +178,15 @@ impl Line {
             .map_err(|e| control::chain(&e))
     }
 
+    fn death(&self, cause: procfork::ExitCause, last_words: Option<String>) -> WorkerDied {
+        WorkerDied {
+            worker: self.path.to_string(),
+            pid: self.pid,
+            cause,
+            last_words,
+        }
+    }
+
     /// Sends the next control request, if there is one and the frame is free. One that could not be sent comes back.
     fn send_control(&mut self, core: &mut Core, index: usize) -> Option<FailedJob> {
         if self.job.is_some() || self.died.is_some() {
@@ -478,6 +487,11 @@ impl Lines {
         self.take_news_of(index, core);
         if self.owing & (1 << index) != 0 {
             self.lose(index, ended.cause, None, core);
+        } else {
+            // As it was told to. Nothing is sent to it any more: what was to be unmapped went with it.
+            self.dead |= 1 << index;
+            let line = &mut self.all[index];
+            line.died = Some(line.death(ended.cause, None));
         }
     }
 
@@ -513,12 +527,7 @@ impl Lines {
         self.dead |= 1 << index;
         self.owing &= !(1 << index);
         let line = &mut self.all[index];
-        let died = WorkerDied {
-            worker: line.path.to_string(),
-            pid: line.pid,
-            cause,
-            last_words,
-        };
+        let died = line.death(cause, last_words);
         let told = died.clone();
         core.later.tell(move || {
             let WorkerDied {

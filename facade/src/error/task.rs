@@ -154,6 +154,16 @@ pub enum SubmitError {
         /// The callable.
         callable: Name,
     },
+    /// It is to come after a task of another worker, which only that knows.
+    #[error(
+        "submit `{callable}` on worker `{worker}`: it comes after a task of another worker; tasks are ordered within one worker only, let the other's run end first"
+    )]
+    OtherWorker {
+        /// The callable.
+        callable: Name,
+        /// The worker to which it was submitted.
+        worker: Name,
+    },
     /// The run was cancelled, by its owner or because its tree is gone.
     #[error("submit `{callable}`: the run has been cancelled")]
     Cancelled {

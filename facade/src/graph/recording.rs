@@ -125,7 +125,11 @@ impl TaskHandle {
             generation: 0,
         };
         let recording = Some(recording);
-        Self { id, recording }
+        Self {
+            id,
+            worker: 0,
+            recording,
+        }
     }
 
     /// Which node of a recording it is.

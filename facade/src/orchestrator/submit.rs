@@ -42,7 +42,7 @@ impl Orchestrator<'_> {
         let task = match self.recording {
             Some(_) => self.record(callee, spec.placement, order, members)?,
             None => {
-                let after = eager_order(callee.name, order)?;
+                let after = self.eager_order(callee.name, order)?;
                 self.submit_now(callee, spec.after(&after), members, workers)?
             }
         };
@@ -103,7 +103,7 @@ impl Orchestrator<'_> {
             .attempt(is_full, |core| core.submit(self.run, &mut task));
         let id = submitted.map_err(|source| self.refused_by_graph(callee.name, source))?;
         span.record("task", id.slot);
-        Ok(TaskHandle::submitted(id))
+        Ok(self.submitted(id))
     }
 
     /// Submits a graph task whose boundary was compared and fits.
@@ -115,7 +115,7 @@ impl Orchestrator<'_> {
         let name = &cached.keeps.name;
         let mut order = self.order.clone();
         order.extend_from_slice(args.order());
-        let after = eager_order(name, &order)?;
+        let after = self.eager_order(name, &order)?;
         let mut holds = SmallVec::new();
         let (task_args, backings) = args.checked()?;
         self.hold(name, task_args, backings, None, &mut holds)?;
@@ -144,7 +144,7 @@ impl Orchestrator<'_> {
         });
         let id = submitted.map_err(|source| self.refused_by_graph(name, source))?;
         span.record("task", id.slot);
-        Ok(TaskHandle::submitted(id))
+        Ok(self.submitted(id))
     }
 
     fn check_payload(&self, callee: &Callee<'_>, payload: &Payload) -> Result<(), SubmitError> {
@@ -232,31 +232,40 @@ impl Orchestrator<'_> {
     }
 }
 
-impl TaskHandle {
-    /// A task that was submitted.
-    fn submitted(id: TaskId) -> Self {
-        let recording = None;
-        Self { id, recording }
+impl Orchestrator<'_> {
+    fn submitted(&self, id: TaskId) -> TaskHandle {
+        TaskHandle {
+            id,
+            worker: self.engine.life(),
+            recording: None,
+        }
+    }
+
+    /// The tasks that a submitted one comes after. Nodes of a recorded graph are none, and neither are tasks of another
+    /// worker, whose numbers mean other tasks here.
+    fn eager_order(
+        &self,
+        name: &Name,
+        order: &[TaskHandle],
+    ) -> Result<SmallVec<[TaskId; 2]>, SubmitError> {
+        let callable = || Arc::clone(name);
+        let id = |task: &TaskHandle| match task.recording {
+            Some(_) => Err(SubmitError::OutsideGraph {
+                callable: callable(),
+            }),
+            None if task.worker != self.engine.life() => Err(SubmitError::OtherWorker {
+                callable: callable(),
+                worker: Arc::clone(self.engine.path()),
+            }),
+            None => Ok(task.id),
+        };
+        order.iter().map(id).collect()
     }
 }
 
 /// The span of a task, from its submit to its end. Its slot is recorded when it is known, its worker when it is sent.
 fn span_of(callable: &Name) -> Span {
     tracing::debug_span!("task", %callable, task = Empty, worker = Empty)
-}
-
-/// The tasks that a submitted one comes after. Nodes of a recorded graph are none.
-fn eager_order(name: &Name, order: &[TaskHandle]) -> Result<SmallVec<[TaskId; 2]>, SubmitError> {
-    if order.is_empty() {
-        return Ok(SmallVec::new());
-    }
-    let id = |task: &TaskHandle| match task.recording {
-        None => Ok(task.id),
-        Some(_) => Err(SubmitError::OutsideGraph {
-            callable: Arc::clone(name),
-        }),
-    };
-    order.iter().map(id).collect()
 }
 
 /// Waiting helps.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use facade::{
-    Config, ConfigError, Error, Health, StartCause, StartMode, StartPhase, State, Worker, args,
+    Config, ConfigError, Error, Health, StartCause, StartMode, StartPhase, State, Worker, args, on,
 };
 
 use crate::support::{
-    COMPILED, Gate, builder, directory, failure, is_alive, kernel_source, nothing, pids, until,
-    wait_gone,
+    COMPILED, Gate, INCREMENT, builder, directory, failure, is_alive, kernel_source, nothing, pids,
+    until, wait_gone,
 };
 
 pub(crate) fn closers_get_one_verdict_and_nothing_is_ended_under_a_running_task() {
@@ -420,6 +420,34 @@ pub(crate) fn a_deaf_child_costs_its_siblings_nothing() {
         .filter(|line| line.contains("had to be ended"))
         .collect();
     assert!(ended.len() == 1 && ended[0].contains("sub0"), "{log}");
+}
+
+/// ```text
+/// chip 0   has the buffer | leaves
+/// chip 1   stopped ................... | goes on, and leaves
+/// test     closes                      | the close ends
+///                           drops the buffer
+/// ```
+pub(crate) fn a_buffer_that_goes_during_a_close_does_not_hold_it_up() {
+    let node = builder(2, 0)
+        .grace(Duration::from_secs(20))
+        .build()
+        .unwrap();
+    let increment = node.register_chip(&INCREMENT).unwrap();
+    node.init().unwrap();
+    let pids = pids(&node.tree().unwrap());
+    let buffer = node.buffer_from(&[1.0_f32; 8]).unwrap();
+    let list = || args().inout(&buffer);
+    node.run(|orch| orch.submit_next_level(&increment, list(), on(0)))
+        .unwrap();
+    crate::support::kill(pids[1], nix::sys::signal::Signal::SIGSTOP);
+    std::thread::scope(|scope| {
+        let close = scope.spawn(|| node.close());
+        until(|| !is_alive(pids[0]));
+        drop(buffer);
+        crate::support::kill(pids[1], nix::sys::signal::Signal::SIGCONT);
+        close.join().unwrap().unwrap();
+    });
 }
 
 pub(crate) fn a_worker_dropped_with_a_run_in_progress_ends_its_tree_and_the_run_and_says_so() {

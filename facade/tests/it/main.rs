@@ -8,6 +8,8 @@ mod support;
 mod buffers;
 mod cancelling;
 mod closing;
+mod collective_ends;
+mod collective_values;
 mod collectives;
 mod death;
 mod device_pointers;
@@ -22,7 +24,9 @@ mod groups;
 mod host_copies;
 mod logs;
 mod memory;
+mod memory_faults;
 mod nested;
+mod odd_memory;
 mod pressure;
 mod registration;
 mod run_graphs;
@@ -73,6 +77,7 @@ procfork::testing::tests! {
     closing::a_worker_that_dies_in_a_control_request_is_told_exactly,
     closing::two_workers_of_one_path_are_refused,
     closing::a_deaf_child_costs_its_siblings_nothing,
+    closing::a_buffer_that_goes_during_a_close_does_not_hold_it_up,
     closing::a_caller_deaf_to_signals_has_workers_that_are_not,
     ending::a_worker_dropped_while_it_owes_memory_to_a_chip_ends_all_the_same,
     ending::a_worker_is_ended_although_a_run_of_it_hangs,
@@ -105,6 +110,7 @@ procfork::testing::tests! {
     runs::a_close_inside_a_run_is_refused,
     runs::a_run_inside_an_orchestration_is_refused,
     runs::a_handle_of_another_tree_is_refused,
+    runs::a_task_of_another_worker_is_refused_as_one_to_come_after,
     runs::a_target_that_does_not_exist_or_does_not_fit_is_refused,
     runs::arguments_are_checked_in_the_function,
     runs::disjoint_tiles_of_one_buffer_are_written_at_once,
@@ -147,6 +153,18 @@ procfork::testing::tests! {
     collectives::an_all_to_all_and_a_broadcast_equal_the_reference,
     collectives::collectives_follow_each_other_and_other_tasks_without_a_barrier,
     collectives::buffers_that_do_not_fit_a_collective_are_refused_and_nothing_is_submitted,
+    collective_values::integers_of_any_sign_and_size_reduce_as_the_reference_and_wrap,
+    collective_values::floats_round_after_each_addition_and_a_nan_is_in_sums_only,
+    collective_ends::a_rank_that_dies_in_a_collective_fails_its_run_and_nobody_hangs,
+    collective_ends::a_collective_that_a_dead_rank_makes_impossible_is_refused,
+    collective_ends::collectives_of_domains_that_share_chips_follow_each_other,
+    odd_memory::sizes_that_no_chip_has_are_refused_with_what_there_is,
+    odd_memory::parts_that_leave_their_memory_are_errors_and_no_panics,
+    odd_memory::handles_of_another_tree_are_refused_by_name,
+    odd_memory::memory_of_an_orchestration_that_fails_is_still_there_and_counted,
+    odd_memory::domains_of_one_chip_and_of_all_eight_add_up,
+    memory_faults::a_free_that_fails_once_is_a_leak_for_ever,
+    memory_faults::an_unmap_that_fails_once_leaks_one_window_and_the_rest_goes,
     device_pointers::no_wrong_use_of_equal_addresses_reaches_a_device,
     device_pointers::a_pointer_whose_address_is_in_use_again_at_once_stays_dead,
     device_pointers::ranges_are_checked_without_overflow_and_free_takes_the_base_only,

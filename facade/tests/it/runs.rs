@@ -324,6 +324,34 @@ pub(crate) fn a_handle_of_another_tree_is_refused() {
     ours.close().unwrap();
 }
 
+pub(crate) fn a_task_of_another_worker_is_refused_as_one_to_come_after() {
+    let trees = [(); 2].map(|()| builder(0, 1).build().unwrap());
+    let [ours, theirs] = trees.each_ref().map(|node| {
+        let f = node.register_fn("f", nothing).unwrap();
+        node.init().unwrap();
+        f
+    });
+    // The same slot of the same generation is a task of each.
+    let foreign = trees[1]
+        .run(|orch| orch.submit_sub(&theirs, args()))
+        .unwrap();
+    let refused = trees[0].run(|orch| {
+        let own = orch.submit_sub(&ours, args())?;
+        orch.submit_sub(&ours, args().after(&own))?;
+        orch.submit_sub(&ours, args().after(&foreign))
+    });
+    assert!(
+        matches!(refused, Err(Error::Submit(SubmitError::OtherWorker { .. }))),
+        "{refused:?}"
+    );
+    // A task of an earlier run of the same worker has ended, which is all that is asked of it.
+    let earlier = trees[0].run(|orch| orch.submit_sub(&ours, args())).unwrap();
+    trees[0]
+        .run(|orch| orch.submit_sub(&ours, args().after(&earlier)))
+        .unwrap();
+    trees.iter().for_each(|node| node.close().unwrap());
+}
+
 pub(crate) fn a_target_that_does_not_exist_or_does_not_fit_is_refused() {
     let root = builder(1, 0)
         .worker(builder(0, 1).name("below"))

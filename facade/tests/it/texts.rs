@@ -1,6 +1,6 @@
 //! Every kind of error, as a user reads it.
 
-use facade::{Error, Worker, any, args, named, on};
+use facade::{Error, MemoryError, SubmitError, Worker, any, args, named, on};
 
 use crate::support::{VECTOR_ADD, builder, nothing};
 
@@ -77,6 +77,50 @@ pub(crate) fn errors_read_as_written() {
     note(ring.buffer::<u8>("x").unwrap_err());
     ring.release();
     note(ring.buffer::<f32>("x").unwrap_err());
+    let (task, ptr) = (facade::Name::from("sum"), node.malloc::<f32>(0, 4).unwrap());
+    let buffer = ptr.tensor().buffer();
+    let how = "copy to";
+    note(
+        SubmitError::HostCopy {
+            callable: task.clone(),
+            buffer,
+            how,
+        }
+        .into(),
+    );
+    let (operation, ptr) = ("copy from", ptr.ptr());
+    note(
+        MemoryError::CopyUnderWay {
+            operation,
+            ptr,
+            other: how,
+        }
+        .into(),
+    );
+    note(
+        MemoryError::InUse {
+            operation,
+            ptr,
+            task: task.clone(),
+            how: "writes",
+        }
+        .into(),
+    );
+    note(
+        MemoryError::Leaked {
+            ptr,
+            reason: "the device refused".to_owned(),
+        }
+        .into(),
+    );
+    let worker = facade::Name::from("node");
+    note(
+        SubmitError::OtherWorker {
+            callable: task,
+            worker,
+        }
+        .into(),
+    );
     note(node.respawn("node/sub0").unwrap_err());
     node.close().unwrap();
     note(node.run(|_| Ok(())).unwrap_err());
