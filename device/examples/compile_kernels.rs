@@ -105,7 +105,7 @@ fn run(platform: Platform) -> Result<(), Box<dyn Error>> {
         chip.copy_to(address, bytemuck::cast_slice(&values))?;
         args = args.with_tensor(DeviceTensor::contiguous(address, DType::F32, &[1000])?);
     }
-    let out = args.tensor(2)?.address;
+    let out = args.tensor(2)?.buffer_address();
     device::run(&mut *chip, slot, args)?;
     let mut found = vec![0.0_f32; 1000];
     chip.copy_from(bytemuck::cast_slice_mut(&mut found), out)?;

@@ -21,7 +21,7 @@
 
 #include <stdint.h>
 
-#define DEVICE_KERNEL_ABI 1u
+#define DEVICE_KERNEL_ABI 2u
 #define DEVICE_RANK_MAX 5
 
 #if defined(__CCE_AICORE__) || defined(DEVICE_ON_CHIP)
@@ -49,6 +49,8 @@ typedef struct device_task {
     uint32_t n_blocks;
     uint32_t block; /* this block, on the simulator; device_block() works everywhere */
     uint32_t lane; /* this core of the block, on the simulator: 0 AIC, 1 and 2 AIV; device_lane() */
+    uint64_t sync; /* on the simulator: what device_sync() calls, and with what; else 0 */
+    uint64_t seat;
 } device_task;
 
 /* Codes of `dtype`. */
@@ -79,8 +81,14 @@ DEVICE_FN uint32_t device_block(const device_task DEVICE_GM *task) {
 DEVICE_EXTERN_C DEVICE_EXPORT __attribute__((weak)) uint32_t device_kernel_abi(void);
 DEVICE_EXTERN_C __attribute__((weak)) uint32_t device_kernel_abi(void) { return DEVICE_KERNEL_ABI; }
 DEVICE_FN uint32_t device_block(const device_task *task) { return task->block; }
-/* A MIX kernel is called once for each of its cores, on the simulator one after the other. */
+/* A MIX kernel is called once for each of its cores, at the same time: each has a thread of the host. */
 DEVICE_FN uint32_t device_lane(const device_task *task) { return task->lane; }
+/* Waits for the other cores of a MIX block; what they wrote before is seen after it. 0, or a code to return at once: a
+ * core of the block has ended, so it will never come. Does nothing on a kernel of one core. The simulator only: on a chip
+ * the cores synchronize by the instructions of their architecture. */
+DEVICE_FN int32_t device_sync(const device_task *task) {
+    return ((int32_t (*)(uint64_t))(uintptr_t)task->sync)(task->seat);
+}
 #endif
 
 /* The i-th tensor, in the order of the task's arguments. */

@@ -5,7 +5,8 @@
 //!   TaskHeader | TensorRecord x n_tensors | u64 x n_scalars
 //! ```
 //!
-//! It holds no pointer into itself, so it can be copied to a chip as it is. Sizes and offsets are
+//! It holds no pointer into itself, so it can be copied to a chip as it is; what a core of the simulator calls to wait
+//! for others stands in the header, and is 0 on a chip. Sizes and offsets are
 //! asserted here and, from the other side, by a kernel in the tests.
 
 use bytemuck::{Pod, Zeroable};
@@ -14,7 +15,7 @@ use taskgraph::{RANK_MAX, Scalar, Tensor};
 use crate::kernel::Lane;
 
 /// Version of the layout and of the calling convention; rises with each change of the header.
-pub(crate) const KERNEL_ABI: u32 = 1;
+pub(crate) const KERNEL_ABI: u32 = 2;
 
 /// `device_task` in C.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -26,6 +27,9 @@ struct TaskHeader {
     n_blocks: u32,
     block: u32,
     lane: u32,
+    /// On a chip 0, as is the next one.
+    sync: u64,
+    seat: u64,
 }
 
 /// `device_tensor` in C.
@@ -44,7 +48,7 @@ const BLOCK_OFFSET: usize = std::mem::offset_of!(TaskHeader, block);
 
 const _: () = {
     assert!(RANK_MAX == 5);
-    assert!(size_of::<TaskHeader>() == 24 && BLOCK_OFFSET == 16);
+    assert!(size_of::<TaskHeader>() == 40 && BLOCK_OFFSET == 16);
     assert!(size_of::<TensorRecord>() == 96);
     assert!(std::mem::offset_of!(TensorRecord, shape) == 8);
     assert!(std::mem::offset_of!(TensorRecord, strides) == 48);
@@ -73,6 +77,8 @@ impl TaskBlock {
             n_blocks,
             block: 0,
             lane: 0,
+            sync: 0,
+            seat: 0,
         };
         self.words.clear();
         self.words
@@ -90,6 +96,12 @@ impl TaskBlock {
         let header: &mut [TaskHeader] = bytemuck::cast_slice_mut(&mut self.words[..HEADER_WORDS]);
         header[0].block = block;
         header[0].lane = lane as u32;
+    }
+
+    /// Sets what a core calls, and with what, to wait for the others of its block.
+    pub(crate) fn set_sync(&mut self, sync: u64, seat: u64) {
+        let header: &mut [TaskHeader] = bytemuck::cast_slice_mut(&mut self.words[..HEADER_WORDS]);
+        (header[0].sync, header[0].seat) = (sync, seat);
     }
 
     pub(crate) fn words(&self) -> &[u64] {

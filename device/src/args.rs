@@ -18,14 +18,42 @@ use crate::predicate::{Condition, Predicate};
 /// A tensor in the memory of a chip: a view, and the device address of the first byte of the buffer
 /// it views.
 ///
-/// The view's first element lies at `address + view.byte_offset()`; slices of a tensor keep the
-/// address and change the view.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Shape, strides and element type can be asked for. Where it lies cannot: a body of a graph that could see that would
+/// freeze what it makes of it, since the graph is replayed elsewhere. Whoever allocated the memory knows its address.
+///
+/// ```compile_fail
+/// # fn body(args: &device::ChipGraphArgs) -> Result<u64, device::OrchestrationError> {
+/// Ok(args.tensor(0)?.address.0) // of one call
+/// # }
+/// ```
+/// ```compile_fail
+/// # fn body(args: &device::ChipGraphArgs) -> Result<u64, device::OrchestrationError> {
+/// Ok(args.tensor(0)?.view.byte_offset()) // of one call, too
+/// # }
+/// ```
+/// ```compile_fail
+/// # fn body(args: &device::ChipGraphArgs) -> Result<bool, device::OrchestrationError> {
+/// Ok(args.tensor(0)? == args.tensor(1)?) // whether they lie in one place
+/// # }
+/// ```
+#[derive(Clone, Copy)]
 pub struct DeviceTensor {
-    /// Device address of byte 0 of the buffer.
-    pub address: DeviceAddress,
+    /// Device address of byte 0 of the buffer. The view's first element lies at `address + view.byte_offset()`; slices of
+    /// a tensor keep the address and change the view.
+    pub(crate) address: DeviceAddress,
     /// Shape, strides, offset and element type.
-    pub view: Tensor,
+    pub(crate) view: Tensor,
+}
+
+impl fmt::Debug for DeviceTensor {
+    /// Without the place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceTensor")
+            .field("dtype", &self.dtype())
+            .field("shape", &self.shape())
+            .field("strides", &self.strides())
+            .finish_non_exhaustive()
+    }
 }
 
 impl DeviceTensor {
@@ -49,6 +77,37 @@ impl DeviceTensor {
         let unbounded = Tensor::contiguous(buffer, dtype, shape, BACKING_BYTES_MAX)?;
         let view = Tensor::contiguous(buffer, dtype, shape, unbounded.footprint().end)?;
         Ok(Self { address, view })
+    }
+
+    /// Length of each dimension, in elements.
+    #[must_use]
+    pub fn shape(&self) -> &[u64] {
+        self.view.shape()
+    }
+
+    /// Distance of neighbours along each dimension, in elements.
+    #[must_use]
+    pub fn strides(&self) -> &[u64] {
+        self.view.strides()
+    }
+
+    /// The element type.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.view.dtype()
+    }
+
+    /// Number of elements.
+    #[must_use]
+    pub fn num_elements(&self) -> u64 {
+        self.view.num_elements()
+    }
+
+    /// Where the buffer lies. For hosts that lost count of it, not for bodies of graphs.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn buffer_address(&self) -> DeviceAddress {
+        self.address
     }
 
     /// The part of the tensor with the given indices along one dimension.
@@ -112,7 +171,7 @@ scalar_value!(
 );
 
 /// The arguments of one run: what the orchestration names.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct ChipArgs {
     /// Tensors in the chip's memory.
     pub tensors: SmallVec<[DeviceTensor; 4]>,

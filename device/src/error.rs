@@ -485,6 +485,9 @@ pub enum KernelError {
         found: Scalar,
     },
     /// Bytes behind an output were overwritten.
+    ///
+    /// The simulator looks at the 64 bytes behind the allocation of each output of a compiled kernel. A write
+    /// that jumps over them, or lands in front of the allocation or elsewhere in it, is not seen.
     #[error("stay inside tensor argument {idx}: bytes behind its allocation were overwritten")]
     StrayWrite {
         /// Position of the argument.

@@ -1,5 +1,7 @@
 //! Graphs as an orchestration sees them: a body, its arguments, and how often it was replayed.
 
+use std::panic::Location;
+
 use smallvec::SmallVec;
 use taskgraph::capture::BoundaryScalar;
 
@@ -90,6 +92,8 @@ pub(crate) struct GraphCall<'a> {
     pub(crate) callable: &'static ChipCallable,
     pub(crate) body: GraphBody,
     pub(crate) params: &'a [u64],
+    /// Where it is called.
+    pub(crate) place: &'static Location<'static>,
 }
 
 /// How the graphs of a run were submitted.

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
+use std::panic::Location;
 
 use taskgraph::{DType, TaskId};
 
@@ -175,6 +176,7 @@ impl<'run> ChipOrchestrator<'run> {
     /// [`OrchestrationError::Refused`] if `args` has blocks or a predicate;
     /// [`OrchestrationError::Memory`] if a tensor is not in live memory of this chip or the intermediate
     /// memory does not fit.
+    #[track_caller]
     pub fn graph(
         &mut self,
         body: GraphBody,
@@ -187,6 +189,7 @@ impl<'run> ChipOrchestrator<'run> {
             callable,
             body,
             params,
+            place: Location::caller(),
         };
         match self.builder.graph(&call, &args)? {
             Submitted::Yes => Ok(()),

@@ -60,7 +60,7 @@ fn half(orch: &mut ChipOrchestrator<'_>, args: &ChipArgs) -> Result<(), Orchestr
         args.tensor(2)?,
         args.tensor(3)?,
     );
-    let hidden = orch.alloc(x.view.dtype(), &[x.view.shape()[0], w1.view.shape()[1]])?;
+    let hidden = orch.alloc(x.dtype(), &[x.shape()[0], w1.shape()[1]])?;
     orch.submit("matmul", core_args().input(x).input(w1).output(&hidden))?;
     orch.submit("relu", core_args().inout(&hidden))?;
     orch.submit("matmul", core_args().input(&hidden).input(w2).output(out))

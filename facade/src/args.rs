@@ -1,5 +1,6 @@
 //! Arguments, on both sides: [`args`] builds the list that a task is submitted with, [`Args`] is what a function is given.
 
+use std::fmt;
 use std::sync::Arc;
 
 use device::ScalarValue;
@@ -136,7 +137,7 @@ impl sealed::AsTensor for ArgTensor {
 /// The arguments that a task is submitted with, in the order in which its function counts them.
 ///
 /// What is wrong with an argument is kept and returned by the submit, so that a list reads without a `?` per line.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 #[must_use = "arguments do nothing until a task is submitted with them"]
 pub struct ArgList {
     args: TaskArgs,
@@ -144,6 +145,18 @@ pub struct ArgList {
     order: SmallVec<[TaskHandle; 2]>,
     fault: Option<ArgsError>,
     too_many: bool,
+}
+
+impl fmt::Debug for ArgList {
+    /// Without values and places: in the body of a graph they are those of one call.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArgList")
+            .field("n_tensors", &self.args.tensors().len())
+            .field("n_scalars", &self.args.scalars().len())
+            .field("order", &self.order)
+            .field("fault", &self.fault)
+            .finish_non_exhaustive()
+    }
 }
 
 /// An empty list of arguments.
@@ -260,10 +273,29 @@ impl ArgList {
 }
 
 /// A tensor argument as a function may pass it on to tasks of its own.
-#[derive(Debug, Clone)]
+///
+/// It does not say where it lies: the body of a graph would freeze what it makes of that.
+///
+/// ```compile_fail
+/// # fn body(a: &facade::GraphArgs<'_, ()>) -> u64 {
+/// a.tensor(0).unwrap().tensor().byte_offset() // of one call
+/// # }
+/// ```
+#[derive(Clone)]
 pub struct ArgTensor {
     tensor: Tensor,
     backing: Backing,
+}
+
+impl fmt::Debug for ArgTensor {
+    /// Without the place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArgTensor")
+            .field("dtype", &self.dtype())
+            .field("shape", &self.shape())
+            .field("strides", &self.strides())
+            .finish_non_exhaustive()
+    }
 }
 
 impl ArgTensor {
@@ -276,10 +308,22 @@ impl ArgTensor {
         Ok(Self::new(tensor, self.backing.clone()))
     }
 
-    /// The description of the view.
+    /// Length of each dimension, in elements.
     #[must_use]
-    pub fn tensor(&self) -> &Tensor {
-        &self.tensor
+    pub fn shape(&self) -> &[u64] {
+        self.tensor.shape()
+    }
+
+    /// Distance of neighbours along each dimension, in elements.
+    #[must_use]
+    pub fn strides(&self) -> &[u64] {
+        self.tensor.strides()
+    }
+
+    /// The element type.
+    #[must_use]
+    pub fn dtype(&self) -> taskgraph::DType {
+        self.tensor.dtype()
     }
 
     /// The elements `range` of dimension `dim`.

@@ -401,10 +401,20 @@ impl<T: Element> View<T> {
         }
     }
 
-    /// The description of the view.
-    #[must_use]
-    pub fn tensor(&self) -> &Tensor {
+    pub(crate) fn tensor(&self) -> &Tensor {
         &self.tensor
+    }
+
+    /// Length of each dimension, in elements.
+    #[must_use]
+    pub fn shape(&self) -> &[u64] {
+        self.tensor.shape()
+    }
+
+    /// Distance of neighbours along each dimension, in elements.
+    #[must_use]
+    pub fn strides(&self) -> &[u64] {
+        self.tensor.strides()
     }
 
     /// The elements `range` of dimension `dim`.

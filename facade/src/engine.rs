@@ -171,7 +171,7 @@ impl Engine {
             has_released: AtomicBool::new(false),
             rings: Mutex::new(rings),
             children,
-            graphs: GraphCache::new(),
+            graphs: GraphCache::new(limits.heap_bytes),
             watch,
             logs,
             next_buffer: AtomicU64::new(1),

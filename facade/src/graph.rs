@@ -20,23 +20,26 @@
 
 mod cache;
 mod files;
+mod key;
 mod recording;
+mod scratch;
 
 use std::hash::Hash;
 use std::panic::Location;
 
 use smallvec::SmallVec;
 use taskgraph::Inference;
-use taskgraph::capture::{BoundaryScalar, Mismatch, NotRecordable};
+use taskgraph::capture::{BoundaryScalar, NotRecordable};
 
 use crate::args::{ArgList, ArgTensor, Backing};
 use crate::error::{ArgError, Error};
 use crate::orchestrator::{Orchestrator, TaskHandle};
 
-pub(crate) use self::cache::{Begin, Cached, GraphCache, GraphKey, Keeps, Ticket};
+pub(crate) use self::cache::{Begin, Cached, GraphCache, Heap, Keeps, Misfit, Ticket};
 pub use self::files::GraphStats;
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::files::check_key;
+pub(crate) use self::key::{Asked, GraphKey};
 pub(crate) use self::recording::Recording;
 
 /// How a call of [`Orchestrator::graph`] was executed.
@@ -163,11 +166,10 @@ impl Orchestrator<'_> {
     /// names the recording. `args` is the boundary: every tensor that tasks of the body share with others, tagged
     /// by what the body as a whole does to it, and every scalar that changes from call to call. Buffers, offsets
     /// and values of scalars may differ from call to call. A call that differs in anything else (shapes, strides,
-    /// types, tags, which arguments overlap) runs eagerly, which is counted in
+    /// types, tags, which arguments overlap), or that finds a worker gone that a task was recorded for, runs eagerly, which is counted in
     /// [`Worker::graph_stats`](crate::Worker::graph_stats) and logged once per kind of difference.
     ///
-    /// Two keys are one when they feed the same bytes to a hasher: derive `Hash`, or write it so that it leaves nothing
-    /// out that `body` looks at. A tensor that the body writes only in part is an inout, not an output.
+    /// Two calls have one recording when `body` is the same and their keys are equal, whatever they hash to. A tensor that the body writes only in part is an inout, not an output.
     ///
     /// In a [`manual_scope`](Orchestrator::manual_scope) no order is inferred inside of the graph either, and it has a
     /// recording of its own.
@@ -237,7 +239,7 @@ impl Orchestrator<'_> {
     #[track_caller]
     pub fn graph<K, F>(&mut self, key: K, mut args: ArgList, body: F) -> Result<GraphHandle, Error>
     where
-        K: Hash,
+        K: Hash + Eq + Clone + Send + Sync + 'static,
         F: Fn(&mut Orchestrator<'_>, &GraphArgs<'_, K>) -> Result<(), Error> + 'static,
     {
         const {
@@ -254,14 +256,14 @@ impl Orchestrator<'_> {
             inference: self.inference(),
         };
         let outputs = self.back_outputs(std::iter::once(&mut args))?;
-        let id = GraphKey::of::<K, F>(&key, call.inference);
-        let submitted = self.run_graph(&id, &call, args);
+        let asked = Asked::new::<K, F>(&key, call.inference);
+        let submitted = self.run_graph(&asked, &call, args);
         self.keep_outputs(outputs, submitted)
     }
 
     fn run_graph<K, F>(
         &mut self,
-        id: &GraphKey,
+        asked: &Asked<'_>,
         call: &Call<'_, K, F>,
         args: ArgList,
     ) -> Result<GraphHandle, Error>
@@ -272,9 +274,9 @@ impl Orchestrator<'_> {
         if self.recording.is_some() {
             return self.inlined(call, &args);
         }
-        match self.engine.graphs().begin(id, &self.registry) {
+        match self.engine.graphs().begin(asked, &self.registry) {
             Begin::Record(ticket) => self.recorded(ticket, call, args),
-            Begin::Ready(cached) => self.replayed(&cached, call, args),
+            Begin::Ready(cached) => self.replayed(&cached, call, args, How::Replayed),
             Begin::Uncacheable => self.eager(call, &args),
         }
     }
@@ -290,8 +292,15 @@ impl Orchestrator<'_> {
         F: Fn(&mut Orchestrator<'_>, &GraphArgs<'_, K>) -> Result<(), Error>,
     {
         let (task_args, backings) = args.checked()?;
-        let number = ticket.number();
-        let recording = match Recording::new(number, task_args, &places(backings), call.inference) {
+        let graphs = self.engine.graphs();
+        let begun = Recording::begin(
+            graphs,
+            &ticket,
+            task_args,
+            &places(backings),
+            call.inference,
+        );
+        let recording = match begun {
             Ok(recording) => recording,
             Err(reason) => return self.refused(ticket, call, &args, reason, call.place),
         };
@@ -304,16 +313,12 @@ impl Orchestrator<'_> {
             return self.refused(ticket, call, &args, reason, place);
         }
         built?;
-        let (definition, keeps) = match recording.finish(ticket.name(), &self.registry) {
+        let (definition, keeps) = match recording.finish(graphs, ticket.name(), &self.registry) {
             Ok(made) => made,
             Err(reason) => return self.refused(ticket, call, &args, reason, call.place),
         };
         let cached = ticket.recorded(definition, keeps);
-        match self.submit_replay(&cached, args)? {
-            Ok(task) => Ok(self.handle(How::Recorded, task)),
-            // What was recorded is what is bound.
-            Err((mismatch, _)) => unreachable!("a call differs from itself: {mismatch}"),
-        }
+        self.replayed(&cached, call, args, How::Recorded)
     }
 
     /// The body cannot be recorded, which is said once; nothing was submitted, so it runs eagerly.
@@ -333,22 +338,25 @@ impl Orchestrator<'_> {
         self.eager(call, args)
     }
 
-    /// A later call of a key.
+    /// A call of a key that is recorded, by now or since long.
     fn replayed<K, F>(
         &mut self,
         cached: &Cached,
         call: &Call<'_, K, F>,
         args: ArgList,
+        how: How,
     ) -> Result<GraphHandle, Error>
     where
         F: Fn(&mut Orchestrator<'_>, &GraphArgs<'_, K>) -> Result<(), Error>,
     {
-        match self.submit_replay(cached, args)? {
-            Ok(task) => Ok(self.handle(How::Replayed, task)),
-            Err((difference, args)) => {
-                self.engine
-                    .graphs()
-                    .mismatch(&cached.keeps.name, &difference, call.place);
+        match self.submit_graph_task(cached, args)? {
+            Ok(task) => {
+                self.engine.graphs().hit();
+                Ok(self.handle(how, task))
+            }
+            Err((misfit, args)) => {
+                let (graphs, name) = (self.engine.graphs(), &cached.keeps.name);
+                graphs.misfit(name, &misfit, call.place);
                 self.eager(call, &args)
             }
         }
@@ -396,21 +404,6 @@ impl Orchestrator<'_> {
         self.tasks.push(task);
         let tasks = SmallVec::from_slice(&[task]);
         GraphHandle { how, tasks }
-    }
-
-    /// Submits a graph task, or gives the arguments back with what does not fit.
-    fn submit_replay(
-        &self,
-        cached: &Cached,
-        args: ArgList,
-    ) -> Result<Result<TaskHandle, (Mismatch, ArgList)>, Error> {
-        let (task_args, backings) = args.checked()?;
-        if let Err(difference) = cached.definition.bind(task_args, &places(backings)) {
-            return Ok(Err((difference, args)));
-        }
-        let task = self.submit_graph_task(cached, args)?;
-        self.engine.graphs().hit();
-        Ok(Ok(task))
     }
 }
 

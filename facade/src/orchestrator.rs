@@ -307,11 +307,13 @@ impl<'e> Orchestrator<'e> {
                 Ok(SmallVec::from_slice(&[WorkerId(index)]))
             }
             Target::Any => {
-                let core = self.engine.core();
+                let (core, is_recorded) = (self.engine.core(), self.recording.is_some());
                 let all = (0..self.plan.n_next_level()).map(WorkerId);
                 let suited: SmallVec<_> = all
                     .filter(|id| {
-                        self.plan.next_level(id.0) == Some(wanted) && core.loss(*id).is_none()
+                        // A recording is for later calls, too: who is lost now may be back then.
+                        let is_there = is_recorded || core.loss(*id).is_none();
+                        self.plan.next_level(id.0) == Some(wanted) && is_there
                     })
                     .collect();
                 if suited.is_empty() {

@@ -166,6 +166,11 @@ impl Worker {
         }
     }
 
+    /// What this worker and all below it are to be, as far as it is known by now.
+    pub(crate) fn spec(&self) -> NodeSpec {
+        self.inner.spec.lock().clone()
+    }
+
     fn state_error(&self, operation: &'static str, state: State) -> StateError {
         StateError::new(operation, &self.inner.path, state)
     }

@@ -43,7 +43,7 @@ fn multiply_tiles(
     args: &ChipArgs,
 ) -> Result<(), OrchestrationError> {
     let (a, b, c) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
-    let (m, k, n) = (a.view.shape()[0], a.view.shape()[1], b.view.shape()[1]);
+    let (m, k, n) = (a.shape()[0], a.shape()[1], b.shape()[1]);
     for rows in tiles(m) {
         for columns in tiles(n) {
             let c = c.tile(rows.clone(), columns.clone())?;

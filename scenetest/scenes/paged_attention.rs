@@ -27,8 +27,8 @@ fn orchestration(
 ) -> Result<(), OrchestrationError> {
     let (q, keys, values) = (args.tensor(0)?, args.tensor(1)?, args.tensor(2)?);
     let (table, lengths, out) = (args.tensor(3)?, args.tensor(4)?, args.tensor(5)?);
-    let (batch, room) = (table.view.shape()[0], table.view.shape()[1]);
-    let (heads, dim) = (q.view.shape()[1], q.view.shape()[2]);
+    let (batch, room) = (table.shape()[0], table.shape()[1]);
+    let (heads, dim) = (q.shape()[1], q.shape()[2]);
     for sequence in 0..batch {
         let this = sequence..sequence + 1;
         let (q, out) = (q.slice(0, this.clone())?, out.slice(0, this.clone())?);

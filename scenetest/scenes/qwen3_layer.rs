@@ -50,7 +50,7 @@ fn orchestration(
     };
     let (y, k, v) = (args.tensor(14)?, args.tensor(15)?, args.tensor(16)?);
     let (x, position) = (input("x")?, args.scalar(0)?);
-    let rows = |name: &str| Ok::<u64, OrchestrationError>(input(name)?.view.shape()[0]);
+    let rows = |name: &str| Ok::<u64, OrchestrationError>(input(name)?.shape()[0]);
 
     let normed = orch.alloc_like(x)?;
     orch.submit(

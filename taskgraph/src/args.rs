@@ -208,13 +208,26 @@ pub struct TensorArg {
 /// let value = taskgraph::ScalarArg::of(s).value; // no value by this way either
 /// # }
 /// ```
-#[derive(Clone, PartialEq)]
+/// ```compile_fail
+/// # fn body(s: taskgraph::capture::BoundaryScalar) {
+/// if taskgraph::ScalarArg::of(s) == taskgraph::ScalarArg::of(2u32) {} // nor by guessing it
+/// # }
+/// ```
+/// ```compile_fail
+/// # fn body(s: taskgraph::capture::BoundaryScalar) {
+/// let (mut mine, mut guess) = (taskgraph::TaskArgs::new(), taskgraph::TaskArgs::new());
+/// mine.scalar(s);
+/// guess.scalar(2u32);
+/// if mine == guess {}
+/// # }
+/// ```
+#[derive(Clone)]
 pub struct ScalarArg {
     pub(crate) value: Scalar,
     /// What the kernel calls it.
     pub name: Option<Name>,
-    /// Which scalar of a recording it forwards.
-    pub(crate) origin: Option<Origin>,
+    /// Whether it forwards a scalar of a boundary, and which.
+    pub(crate) origin: Origin,
 }
 
 impl ScalarArg {
@@ -231,8 +244,7 @@ impl ScalarArg {
 
     /// The scalar of a boundary that it forwards, if it forwards one.
     pub fn forwarded(&self) -> Option<BoundaryScalar> {
-        let of = |origin| BoundaryScalar::forwarding(self.value, origin);
-        self.origin.map(of)
+        (self.origin != Origin::Value).then(|| self.forward())
     }
 
     /// The same scalar, to be forwarded again.
@@ -253,7 +265,7 @@ impl ScalarArg {
 impl fmt::Debug for ScalarArg {
     /// Without the value of a scalar that is forwarded.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.origin.is_none().then_some(self.value);
+        let value = (self.origin == Origin::Value).then_some(self.value);
         f.debug_struct("ScalarArg")
             .field("value", &value)
             .field("name", &self.name)
@@ -324,7 +336,7 @@ pub enum ArgsError {
 /// assert!(args.tensor(x.slice(1, 3..5)?, Tag::Output).is_err()); // meets the first one
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct TaskArgs {
     tensors: SmallVec<[TensorArg; 3]>,
     accesses: SmallVec<[Access; 3]>,

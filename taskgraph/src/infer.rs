@@ -57,11 +57,11 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// With room for so many accesses.
-    pub(crate) fn with_room(n_accesses: usize) -> Ledger {
-        let mut ledger = Ledger::default();
-        ledger.records.reserve(n_accesses);
-        ledger
+    /// Forgets all accesses, and keeps the memory that they took.
+    pub(crate) fn clear(&mut self) {
+        self.buffers.clear();
+        self.records.clear();
+        self.nodes.clear();
     }
 
     /// Finds what `task` must follow because of `access`, then records the access.

@@ -146,7 +146,7 @@ pub enum TensorError {
 }
 
 /// A view of a buffer that is known to lie inside its backing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Eq)]
 pub struct Tensor {
     buffer: BufferId,
     byte_offset: u64,
@@ -156,6 +156,19 @@ pub struct Tensor {
     strides: [u64; RANK_MAX],
     rank: u8,
     dtype: DType,
+}
+
+/// Field by field. By hand, because a recording compares tensors for every argument and the arrays are compared
+/// at once here.
+impl PartialEq for Tensor {
+    #[inline]
+    fn eq(&self, other: &Tensor) -> bool {
+        self.buffer == other.buffer
+            && self.byte_offset == other.byte_offset
+            && self.backing_bytes == other.backing_bytes
+            && self.dtype == other.dtype
+            && self.is_laid_out(&other.shape, &other.strides, other.rank)
+    }
 }
 
 impl Tensor {
@@ -378,6 +391,7 @@ impl Tensor {
     }
 
     /// Whether shape and strides, zero behind the rank, are these. Without a branch per dimension.
+    #[inline]
     pub(crate) fn is_laid_out(
         &self,
         shape: &[u64; RANK_MAX],

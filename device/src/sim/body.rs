@@ -13,6 +13,7 @@
     reason = "calls into compiled kernels, see the Safety section"
 )]
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
@@ -66,15 +67,18 @@ impl SimCallable {
     pub(crate) fn execute(&self, kernel_idx: usize, place: Place<'_>) -> Result<(), KernelError> {
         let core = self.callable.kernels[kernel_idx].core;
         match (self.bodies[kernel_idx], core) {
-            (Body::Rust(body), CoreType::Mix) => run_gang(body, place),
+            (Body::Rust(body), CoreType::Mix) => run_gang(|lane, gang| {
+                let mut context = KernelContext::of_gang(place, lane, gang);
+                caught(body, &mut context)
+            }),
             (Body::Rust(body), _) => {
                 let mut context = KernelContext::alone(place, Lane::single(core));
                 caught(body, &mut context)
             }
-            (Body::Compiled(body), CoreType::Mix) => Lane::MIX
-                .iter()
-                .try_for_each(|lane| run_compiled(body, place, *lane)),
-            (Body::Compiled(body), _) => run_compiled(body, place, Lane::single(core)),
+            (Body::Compiled(body), CoreType::Mix) => {
+                run_gang(|lane, gang| run_compiled(body, place, lane, Some(gang)))
+            }
+            (Body::Compiled(body), _) => run_compiled(body, place, Lane::single(core), None),
         }
     }
 }
@@ -90,11 +94,12 @@ fn caught(body: KernelFn, context: &mut KernelContext<'_>) -> Result<(), KernelE
 
 /// Runs a body on the three cores of a MIX block at once: they may wait for each other, so each has
 /// a thread of the host. The error is that of the first core which failed by itself.
-fn run_gang(body: KernelFn, place: Place<'_>) -> Result<(), KernelError> {
+fn run_gang(
+    on_lane: impl Fn(Lane, &Gang) -> Result<(), KernelError> + Sync,
+) -> Result<(), KernelError> {
     let gang = Gang::new();
     let run = |lane| {
-        let mut context = KernelContext::of_gang(place, lane, &gang);
-        let ended = caught(body, &mut context);
+        let ended = on_lane(lane, &gang);
         gang.end(lane);
         ended
     };
@@ -120,8 +125,37 @@ fn run_gang(body: KernelFn, place: Place<'_>) -> Result<(), KernelError> {
     ended.into_iter().collect()
 }
 
+/// Where a core of a compiled body sits among those of its block.
+struct Seat<'g> {
+    gang: Option<&'g Gang>,
+    lane: Lane,
+    /// Why it waited in vain, if it did.
+    failed: Cell<Option<KernelError>>,
+}
+
+/// What `device_sync` calls: waits for the other cores of the block. 0, or 1 when one of them has ended.
+///
+/// # Safety
+/// `seat` is the address of a [`Seat`] that lives through the call, and that only this thread uses.
+unsafe extern "C" fn sync_seat(seat: u64) -> i32 {
+    // SAFETY: the caller passes on what it was given in its task, which `run_compiled` filled.
+    let seat = unsafe { &*std::ptr::with_exposed_provenance::<Seat<'_>>(seat as usize) };
+    match seat.gang.map_or(Ok(()), |gang| gang.sync(seat.lane)) {
+        Ok(()) => 0,
+        Err(error) => {
+            seat.failed.set(Some(error));
+            1
+        }
+    }
+}
+
 /// Calls a compiled body.
-fn run_compiled(body: CompiledFn, place: Place<'_>, lane: Lane) -> Result<(), KernelError> {
+fn run_compiled(
+    body: CompiledFn,
+    place: Place<'_>,
+    lane: Lane,
+    gang: Option<&Gang>,
+) -> Result<(), KernelError> {
     let mut task = TaskBlock::default();
     let tensors = place
         .tensors
@@ -129,12 +163,19 @@ fn run_compiled(body: CompiledFn, place: Place<'_>, lane: Lane) -> Result<(), Ke
         .map(|it| (it.start.expose_provenance() as u64, it.view));
     task.fill(tensors, place.scalars, place.n_blocks);
     task.set_place(place.block, lane);
-    // SAFETY: the function has this signature (see the module's Safety section); `task` lives
+    let failed = Cell::new(None);
+    let seat = Seat { gang, lane, failed };
+    let sync: unsafe extern "C" fn(u64) -> i32 = sync_seat;
+    let at = std::ptr::from_ref(&seat).expose_provenance() as u64;
+    task.set_sync(sync as usize as u64, at);
+    // SAFETY: the function has this signature (see the module's Safety section); `task` and `seat` live
     // through the call; the engine keeps the tensors' memory live, and runs nothing beside it that
-    // touches what the task declared.
-    match unsafe { body(task.words().as_ptr()) } {
-        0 => Ok(()),
-        code => Err(KernelError::Code { code }),
+    // touches what the task declared, but for the other cores of a MIX block, which the kernel orders.
+    let code = unsafe { body(task.words().as_ptr()) };
+    match (seat.failed.take(), code) {
+        (Some(error), _) => Err(error),
+        (None, 0) => Ok(()),
+        (None, code) => Err(KernelError::Code { code }),
     }
 }
 

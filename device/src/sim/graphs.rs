@@ -36,7 +36,7 @@ pub(crate) struct Graphs {
     now: u64,
     n_recordings: u32,
     /// The kinds of differences that were logged.
-    logged: HashSet<(Key, MismatchKind)>,
+    logged: HashSet<MismatchKind>,
 }
 
 /// What names a recording: the callable whose kernels its nodes are, the body, the parameters.
@@ -95,8 +95,8 @@ impl Graphs {
         let definition = match recorded {
             Ok(definition) => Some(Arc::new(definition)),
             Err(reason) => {
-                let callable = call.callable.name;
-                tracing::warn!(callable, %reason, "a graph cannot be recorded and is built task by task");
+                let (callable, at) = (call.callable.name, call.place);
+                tracing::warn!(callable, %at, %reason, "a graph cannot be recorded and is built task by task");
                 None
             }
         };
@@ -112,9 +112,9 @@ impl Graphs {
 
     /// Says once per kind that calls differ from the recorded one.
     pub(crate) fn log_mismatch(&mut self, call: &GraphCall<'_>, mismatch: &Mismatch) {
-        if self.logged.insert((Key::of(call), mismatch.kind)) {
-            let callable = call.callable.name;
-            tracing::warn!(callable, %mismatch, "a graph does not fit its recording and is built task by task");
+        if self.logged.insert(mismatch.kind) {
+            let (callable, at) = (call.callable.name, call.place);
+            tracing::warn!(callable, %at, %mismatch, "a graph does not fit its recording and is built task by task; further ones of this kind are only counted");
         }
     }
 
@@ -143,7 +143,6 @@ impl Graphs {
         };
         let evicted = self.kept.remove(&key);
         self.kept_bytes -= bytes(evicted.and_then(|kept| kept.definition).as_ref());
-        self.logged.retain(|(logged, _)| *logged != key);
     }
 
     fn next_number(&mut self) -> NonZeroU32 {

@@ -219,7 +219,7 @@ fn memory_that_a_launched_run_names_is_not_freed() {
     on_every_chip(|chip, four_tasks| {
         let work = FourTasks::on(chip, 8);
         let slot = chip.register(four_tasks).unwrap();
-        let argument = work.args.tensor(0).unwrap().address;
+        let argument = work.args.tensor(0).unwrap().buffer_address();
         let run = chip.prepare(slot, work.args.clone()).unwrap();
         chip.launch(run).unwrap();
         let refused = chip.free(argument).unwrap_err();

@@ -44,7 +44,7 @@ impl Bench {
 
     fn values(&mut self) -> Vec<i32> {
         let mut values = vec![0; self.n];
-        let address = self.args.tensor(0).unwrap().address;
+        let address = self.args.tensor(0).unwrap().buffer_address();
         self.chip
             .copy_from(bytemuck::cast_slice_mut(&mut values), address)
             .unwrap();

@@ -48,7 +48,7 @@ impl Bench {
     }
 
     fn set(&mut self, tensor: usize, values: &[i32]) {
-        let address = self.args.tensors[tensor].address;
+        let address = self.args.tensors[tensor].buffer_address();
         self.chip
             .copy_to(address, bytemuck::cast_slice(values))
             .unwrap();
@@ -56,9 +56,9 @@ impl Bench {
 
     fn get(&mut self, tensor: usize) -> Vec<i32> {
         let tensor = self.args.tensors[tensor];
-        let mut values = vec![0; tensor.view.num_elements() as usize];
+        let mut values = vec![0; tensor.num_elements() as usize];
         let to = bytemuck::cast_slice_mut(&mut values);
-        self.chip.copy_from(to, tensor.address).unwrap();
+        self.chip.copy_from(to, tensor.buffer_address()).unwrap();
         values
     }
 

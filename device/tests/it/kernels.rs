@@ -139,9 +139,12 @@ fn upload<T: bytemuck::Pod + taskgraph::Element>(
 }
 
 fn download<T: bytemuck::Pod>(chip: &mut dyn Chip, tensor: &DeviceTensor) -> Vec<T> {
-    let mut values = vec![T::zeroed(); tensor.view.num_elements() as usize];
-    chip.copy_from(bytemuck::cast_slice_mut(&mut values), tensor.address)
-        .unwrap();
+    let mut values = vec![T::zeroed(); tensor.num_elements() as usize];
+    chip.copy_from(
+        bytemuck::cast_slice_mut(&mut values),
+        tensor.buffer_address(),
+    )
+    .unwrap();
     values
 }
 
@@ -153,7 +156,7 @@ fn a_compiled_kernel_sees_its_blocks_tensors_and_scalars() {
     let a = upload::<f32>(&mut *chip, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
     let b = upload::<f32>(&mut *chip, &[10.0; 7]);
     let c = upload::<f32>(&mut *chip, &[0.0; 7]);
-    let matrix = upload::<u16>(&mut *chip, &[0; 48]).address;
+    let matrix = upload::<u16>(&mut *chip, &[0; 48]).buffer_address();
     let matrix = DeviceTensor::contiguous(matrix, DType::Bf16, &[6, 8]).unwrap();
     let tile = matrix.tile(1..4, 2..7).unwrap();
     let facts = upload::<u64>(&mut *chip, &[0; 9]);
@@ -415,8 +418,8 @@ fn a_kernel_that_returns_a_code_fails_its_run() {
 #[rstest]
 #[case("int unrelated;\n", "find `device_kernel_abi` in ")]
 #[case(
-    "unsigned device_kernel_abi(void) { return 2; }\n",
-    "version 2, version 1 is needed"
+    "unsigned device_kernel_abi(void) { return 9; }\n",
+    "version 9, version 2 is needed"
 )]
 #[case(
     "#include \"device_kernel.h\"\nDEVICE_KERNEL(other) { DEVICE_RETURN(0); }\n",
@@ -465,4 +468,51 @@ fn a_compiled_kernel_that_writes_behind_its_output_is_found_out() {
         chain(&error)
     );
     device::run(&mut *chip, slot, ChipArgs::new().with_tensor(five)).unwrap();
+}
+
+static RELAY: ChipCallable = ChipCallable {
+    name: "relay",
+    orchestration: |orch, args| {
+        let task = core_args().inout(args.tensor(0)?).scalar(args.scalar(0)?);
+        orch.submit("relay", task).map(drop)
+    },
+    kernels: &[Kernel {
+        core: CoreType::Mix,
+        ..from_file("relay", &["$KERNELS/relay.c"])
+    }],
+};
+
+#[test]
+fn the_cores_of_a_compiled_mix_block_run_at_once_and_wait_for_each_other() {
+    let bench = Bench::new();
+    let mut chip = bench.chip();
+    let slot = chip.register(&RELAY).unwrap();
+    let numbers = upload::<i32>(&mut *chip, &[0; 3]);
+    let args = |leaves_at: u32| ChipArgs::new().with_tensor(numbers).with_scalar(leaves_at);
+    device::run(&mut *chip, slot, args(9)).unwrap();
+    assert_eq!(download::<i32>(&mut *chip, &numbers), [6 * 27; 3]);
+    let error = device::run(&mut *chip, slot, args(2)).unwrap_err();
+    let text = chain(&error);
+    assert!(text.contains("core AIV 0 of the block has ended"), "{text}");
+    device::run(&mut *chip, slot, args(9)).unwrap();
+}
+
+static ALONE: ChipCallable = ChipCallable {
+    kernels: &[from_file("relay", &["$KERNELS/relay.c"])],
+    ..RELAY
+};
+
+#[test]
+fn a_compiled_kernel_of_one_core_waits_for_nobody() {
+    let bench = Bench::new();
+    let mut chip = bench.chip();
+    let slot = chip.register(&ALONE).unwrap();
+    let numbers = upload::<i32>(&mut *chip, &[0; 3]);
+    let args = ChipArgs::new().with_tensor(numbers).with_scalar(9_u32);
+    device::run(&mut *chip, slot, args).unwrap();
+    assert_eq!(
+        download::<i32>(&mut *chip, &numbers)[1],
+        2,
+        "it is the first vector core"
+    );
 }

@@ -1,7 +1,7 @@
 /* c = a + b * s, this block's share of it. */
 #include "device_kernel.h"
 
-_Static_assert(sizeof(device_task) == 24, "header");
+_Static_assert(sizeof(device_task) == 40, "header");
 _Static_assert(sizeof(device_tensor) == 96, "tensor");
 _Static_assert(__builtin_offsetof(device_tensor, shape) == 8, "shape");
 _Static_assert(__builtin_offsetof(device_tensor, strides) == 48, "strides");

@@ -135,8 +135,8 @@ fn attention_body<T: Activation>(orch: &mut ChipOrchestrator<'_>, args: &ChipGra
     let (x, positions, slots, pages) = (arg(0)?, arg(1)?, arg(2)?, arg(3)?);
     let (k_cache, v_cache) = (arg(4)?, arg(5)?);
     let (eps, theta) = (args.scalar(0)?, args.scalar(1)?);
-    let (batch, [_, page, kv_heads, head_dim]) = (x.view.shape()[0], dims(k_cache)?);
-    let heads = arg(7)?.view.shape()[0] / head_dim;
+    let (batch, [_, page, kv_heads, head_dim]) = (x.shape()[0], dims(k_cache)?);
+    let heads = arg(7)?.shape()[0] / head_dim;
 
     let y = normalized::<T>(orch, x, arg(6)?, eps)?;
     let q = orch.alloc(T::DTYPE, &[batch, heads * head_dim])?;
@@ -158,7 +158,7 @@ fn attention_body<T: Activation>(orch: &mut ChipOrchestrator<'_>, args: &ChipGra
     let kv = core_args().input(&k).input(&v).input(slots);
     orch.submit("write_kv", kv.inout(k_cache).inout(v_cache))?;
 
-    let room = pages.view.shape()[1] * page;
+    let room = pages.shape()[1] * page;
     let scores = orch.alloc(
         facade::DType::F32,
         &[batch * kv_heads, heads / kv_heads, room],
@@ -176,14 +176,14 @@ fn attention_body<T: Activation>(orch: &mut ChipOrchestrator<'_>, args: &ChipGra
         over_pages.output(&scores).output(&context).blocks(blocks),
     )?;
 
-    let out = orch.alloc(T::DTYPE, x.view.shape())?;
+    let out = orch.alloc(T::DTYPE, x.shape())?;
     linear(orch, "linear", &context, arg(12)?, &out)?;
     add(orch, &out, x)
 }
 
 fn mlp_body<T: Activation>(orch: &mut ChipOrchestrator<'_>, args: &ChipGraphArgs) -> Built {
     let (x, gate_weight, up_weight) = (args.tensor(0)?, args.tensor(2)?, args.tensor(3)?);
-    let (batch, inside) = (x.view.shape()[0], gate_weight.view.shape()[0]);
+    let (batch, inside) = (x.shape()[0], gate_weight.shape()[0]);
     let y = normalized::<T>(orch, x, args.tensor(1)?, args.scalar(0)?)?;
     let gate = orch.alloc(T::DTYPE, &[batch, inside])?;
     let (up, product) = (orch.alloc_like(&gate)?, orch.alloc_like(&gate)?);
@@ -198,7 +198,7 @@ fn mlp_body<T: Activation>(orch: &mut ChipOrchestrator<'_>, args: &ChipGraphArgs
             .output(&product)
             .blocks(blocks),
     )?;
-    let out = orch.alloc(T::DTYPE, x.view.shape())?;
+    let out = orch.alloc(T::DTYPE, x.shape())?;
     linear(orch, "linear", &product, args.tensor(4)?, &out)?;
     add(orch, &out, x)
 }
@@ -219,7 +219,7 @@ fn normalized<T: Activation>(
     weight: &DeviceTensor,
     eps: impl IntoScalar,
 ) -> Result<DeviceTensor, OrchestrationError> {
-    let y = orch.alloc(T::DTYPE, x.view.shape())?;
+    let y = orch.alloc(T::DTYPE, x.shape())?;
     orch.submit(
         "rms_norm",
         core_args().input(x).input(weight).output(&y).scalar(eps),
@@ -235,7 +235,7 @@ fn linear(
     weight: &DeviceTensor,
     y: &DeviceTensor,
 ) -> Built {
-    let columns = weight.view.shape()[0];
+    let columns = weight.shape()[0];
     let tile = columns
         .div_ceil(TILES_MAX)
         .next_multiple_of(16)
@@ -256,12 +256,12 @@ fn add(orch: &mut ChipOrchestrator<'_>, y: &DeviceTensor, x: &DeviceTensor) -> B
 
 /// Vector cores that are worth using for something element by element.
 fn blocks_of(tensor: &DeviceTensor) -> u32 {
-    tensor.view.num_elements().div_ceil(4096).clamp(1, 48) as u32
+    tensor.num_elements().div_ceil(4096).clamp(1, 48) as u32
 }
 
 /// The dimensions of a cache.
 fn dims(cache: &DeviceTensor) -> Result<[u64; 4], OrchestrationError> {
-    let shape = cache.view.shape();
+    let shape = cache.shape();
     let wanted = || {
         OrchestrationError::refuse(format!(
             "use a cache of shape {shape:?}: [page, token, kv_head, dim] is wanted"

@@ -54,8 +54,8 @@ impl Comparison {
         expected: impl IntoIterator<Item = f64>,
         place: impl Fn() -> String,
     ) {
-        let mut count = 0;
-        for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let (mut expected, mut count) = (expected.into_iter(), 0);
+        for (at, (found, expected)) in found.iter().zip(&mut expected).enumerate() {
             let allowed = self.tolerance.absolute + self.tolerance.relative * expected.abs();
             let part = (f64::from(*found) - expected).abs() / allowed;
             count += 1;
@@ -70,9 +70,10 @@ impl Comparison {
             }
         }
         self.values += count;
-        if count != found.len() {
+        let wanted = count + expected.count();
+        if wanted != found.len() {
             self.failure.get_or_insert(format!(
-                "{}: {} values, {count} expected",
+                "{}: {} values, {wanted} expected",
                 place(),
                 found.len()
             ));

@@ -88,8 +88,11 @@ pub(crate) fn decode<'t, T: Arith>(
     );
     let node = Worker::node().chips(1).build()?;
     let handles = Handles::register(&node, T::callables())?;
-    node.init()?;
     let paging = Paging::new(*batch, *page, task.steps);
+    let rows = paging.pages() * page * config.num_hidden_layers;
+    let cache_bytes = 2 * rows * config.kv_len() * size_of::<T>();
+    super::room::check(name, config, cache_bytes as u64)?;
+    node.init()?;
     let began = Instant::now();
     let model = Model::<T>::load(&node, handles, config, &task.weights, &paging)?;
     println!(
@@ -128,14 +131,7 @@ fn steps<T: Arith>(
         let tokens = tokens(task, position, &next);
         let step = model.step(&tokens, position, capture)?;
         checks.step(&tokens, position, &step)?;
-        let caches = model.caches()?;
-        for layer in 0..task.config.num_hidden_layers {
-            let part = |cache: &Vec<f32>| {
-                let len = cache.len() / task.config.num_hidden_layers;
-                cache[layer * len..][..len].to_vec()
-            };
-            checks.cache(layer, position, &[part(&caches[0]), part(&caches[1])])?;
-        }
+        checks.caches(position, model.caches()?)?;
         times.push(step.times);
         next = step.next;
     }
@@ -167,6 +163,8 @@ struct Checks<'c, 't> {
     candle: Option<Comparison>,
     logits: Comparison,
     cache: Comparison,
+    /// What the caches held after the last step, whole.
+    before: Option<[Vec<f32>; 2]>,
     /// The likeliest tokens that are those of the reference, of so many.
     same: usize,
     of: usize,
@@ -186,6 +184,7 @@ impl<'c, 't> Checks<'c, 't> {
             candle: task.golden.as_ref().map(candle),
             logits: Comparison::new("logits", "the f64 reference", T::TOLERANCE),
             cache: Comparison::new("keys and values", "the f64 reference", T::TOLERANCE),
+            before: None,
             same: 0,
             of: 0,
         }
@@ -194,12 +193,19 @@ impl<'c, 't> Checks<'c, 't> {
     /// Compares the logits of all sequences.
     fn step(&mut self, tokens: &[i32], position: usize, step: &Step) -> Result<(), String> {
         let place = || format!("step {position}");
+        let (batch, vocab) = (self.task.batch, self.task.config.vocab_size);
+        if (step.logits.len(), step.next.len(), tokens.len()) != (batch * vocab, batch, batch) {
+            return Err(format!(
+                "step {position} gave {} logits and {} tokens for {batch} sequences",
+                step.logits.len(),
+                step.next.len()
+            ));
+        }
         let golden = self.task.golden.as_ref();
         let golden = golden.and_then(|golden| golden.logits(position));
         if let (Some(golden), Some(candle)) = (golden, &mut self.candle) {
             candle.add(&step.logits, golden.iter().map(|x| f64::from(*x)), place);
         }
-        let vocab = self.task.config.vocab_size;
         let sequences = self
             .references
             .iter_mut()
@@ -215,38 +221,53 @@ impl<'c, 't> Checks<'c, 't> {
         Ok(())
     }
 
-    /// Compares what a layer has in its cache: the rows of the tokens so far, and that nothing else was written.
-    fn cache(
-        &mut self,
-        layer: usize,
-        position: usize,
-        found: &[Vec<f32>; 2],
-    ) -> Result<(), String> {
-        let len = self.task.config.kv_len();
+    /// Compares the whole caches with what they should hold: the rows of this step's tokens are those of the reference,
+    /// and every other one is what it was before the step, to the bit.
+    fn caches(&mut self, position: usize, found: [Vec<f32>; 2]) -> Result<(), String> {
+        let (layers, len) = (
+            self.task.config.num_hidden_layers,
+            self.task.config.kv_len(),
+        );
+        let before = self.before.take();
+        let before = before.unwrap_or_else(|| [0, 1].map(|at| vec![UNWRITTEN; found[at].len()]));
+        let n_rows = found[0].len() / (layers * len);
         let slots: Vec<usize> = (0..self.task.batch)
             .map(|sequence| self.paging.slot(sequence, position))
             .collect();
-        for (which, found) in found.iter().enumerate() {
-            for (slot, reference) in slots.iter().zip(self.references.iter()) {
-                let expected = reference.kept(layer, position)[which];
-                let place = || format!("row {slot} of layer {layer}, step {position}");
-                self.cache
-                    .add(&found[slot * len..][..len], expected.iter().copied(), place);
-            }
-            let written = |row: usize| {
-                (0..self.task.batch)
-                    .any(|sequence| (0..=position).any(|at| self.paging.slot(sequence, at) == row))
-            };
-            let mut rows = found
-                .chunks_exact(len)
-                .enumerate()
-                .filter(|(row, _)| !written(*row));
-            if let Some((row, _)) = rows.find(|(_, row)| row.iter().any(|x| *x != UNWRITTEN)) {
+        for (which, (found, before)) in found.iter().zip(&before).enumerate() {
+            if found.len() != layers * n_rows * len || found.len() != before.len() {
                 return Err(format!(
-                    "row {row} of layer {layer} was written in step {position}, and is nobody's"
+                    "the cache has {} values in step {position}",
+                    found.len()
                 ));
             }
+            for (row, (found, before)) in found
+                .chunks_exact(len)
+                .zip(before.chunks_exact(len))
+                .enumerate()
+            {
+                let (layer, row) = (row / n_rows, row % n_rows);
+                let place = || format!("row {row} of layer {layer}, step {position}");
+                match slots.iter().position(|slot| *slot == row) {
+                    Some(sequence) => {
+                        let expected = self.references[sequence].kept(layer, position)[which];
+                        self.cache.add(found, expected.iter().copied(), place);
+                    }
+                    None if found
+                        .iter()
+                        .map(|x| x.to_bits())
+                        .ne(before.iter().map(|x| x.to_bits())) =>
+                    {
+                        return Err(format!(
+                            "{} was overwritten, and is not of this step",
+                            place()
+                        ));
+                    }
+                    None => {}
+                }
+            }
         }
+        self.before = Some(found);
         Ok(())
     }
 

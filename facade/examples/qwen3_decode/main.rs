@@ -30,6 +30,7 @@ mod kernels;
 mod model;
 mod paging;
 mod reference;
+mod room;
 mod safetensors;
 #[cfg(test)]
 mod tests;

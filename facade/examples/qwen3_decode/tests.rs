@@ -6,6 +6,7 @@ use super::golden::Golden;
 use super::golden_folder;
 use super::paging::Paging;
 use super::reference::Reference;
+use super::room;
 use super::weights::Weights;
 
 #[track_caller]
@@ -114,4 +115,33 @@ fn a_damaged_file_and_a_wrong_shape_are_refused_with_the_tensor_s_name() {
         error.contains("expected BF16 [64, 16], found BF16 [32, 32]"),
         "{error}"
     );
+}
+
+#[test]
+fn more_or_fewer_values_than_expected_are_no_agreement() {
+    for n_found in [1, 3] {
+        let mut comparison = Comparison::new("values", "others", Tolerance::BF16);
+        comparison.add(&[1.0, 1.0, 1.0][..n_found], [1.0, 1.0], || {
+            "here".to_owned()
+        });
+        let refused = comparison.outcome().unwrap_err();
+        let wanted = format!("here: {n_found} values, 2 expected");
+        assert!(refused.contains(&wanted), "{refused}");
+    }
+}
+
+#[test]
+fn a_model_that_there_is_no_memory_for_is_refused_with_what_would_fit() {
+    let refused =
+        |available| room::fits("14b-shape", &Config::SHAPE_14B, 1 << 20, available).unwrap_err();
+    let found = [refused(8 << 30), refused(1 << 30)];
+    let wanted = [
+        "decode with 14b-shape: 40 layers need 30.1 GB of memory, 8.6 GB are free; --layers 7 would fit",
+        "decode with 14b-shape: 40 layers need 30.1 GB of memory, 1.1 GB are free; not even one would fit",
+    ];
+    assert_eq!(found, wanted);
+    room::fits("14b-shape", &Config::SHAPE_14B, 1 << 20, 64 << 30).unwrap();
+    let meminfo = "MemTotal:  24689744 kB\nMemAvailable:   12 kB\n";
+    assert_eq!(room::of_machine(meminfo), Some(12 << 10));
+    assert_eq!(room::of_machine("MemTotal: 1 kB"), None);
 }

@@ -12,7 +12,9 @@ pub(super) const TASKS_MAX: u32 = 1 << 20;
 
 impl WorkerBuilder {
     /// Sets the bytes that intermediate tensors ([`Orchestrator::alloc`](crate::Orchestrator::alloc)) may take at once in
-    /// scopes of each depth. Default: 1 GiB, of which only what is used costs memory.
+    /// scopes of each depth, and so many for the intermediate tensors of all recorded graphs
+    /// ([`Orchestrator::graph`](crate::Orchestrator::graph)) together. Default: 1 GiB, of which only what is used costs
+    /// memory.
     ///
     /// An allocation that finds no room waits for tasks that are in the way, and is an error where none is.
     pub fn heap(mut self, bytes: u64) -> Self {

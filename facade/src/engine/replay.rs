@@ -3,7 +3,7 @@
 //! A node has no payload before it is sent. It is made then, from the definition and what this replay binds, so that
 //! a submit costs nothing per node and a graph that waits keeps nothing per node.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use device::Digest;
 use smallvec::SmallVec;
@@ -25,12 +25,24 @@ use super::core::{Core, Holds, TaskRecord};
 pub(crate) struct GraphRecord {
     cached: Cached,
     args: ArgList,
-    heap: Option<Tensor>,
+    /// Intermediate memory; found after the arguments are known to fit.
+    heap: OnceLock<Tensor>,
 }
 
 impl GraphRecord {
-    pub(crate) fn new(cached: Cached, args: ArgList, heap: Option<Tensor>) -> Self {
+    pub(crate) fn new(cached: Cached, args: ArgList) -> Self {
+        let heap = OnceLock::new();
         Self { cached, args, heap }
+    }
+
+    /// The arguments of a call that was not submitted.
+    pub(crate) fn into_args(self) -> ArgList {
+        self.args
+    }
+
+    /// With this intermediate memory, which is given once.
+    pub(crate) fn with_heap(&self, memory: Tensor) -> &Tensor {
+        self.heap.get_or_init(|| memory)
     }
 
     pub(crate) fn args(&self) -> &ArgList {
@@ -39,10 +51,6 @@ impl GraphRecord {
 
     pub(crate) fn definition(&self) -> &Arc<Definition> {
         &self.cached.definition
-    }
-
-    pub(crate) fn heap(&self) -> Option<&Tensor> {
-        self.heap.as_ref()
     }
 
     /// The callables of its nodes, each once.
@@ -65,7 +73,7 @@ impl GraphRecord {
         let (boundary, backings) = checked;
         let bindings = Bindings {
             boundary,
-            heap: self.heap,
+            heap: self.heap.get().copied(),
         };
         let member = member.min(node.n_members() - 1);
         let tensors = node.args(member).map(|arg| {

@@ -3,82 +3,26 @@
 //! One lock around the cache of `taskgraph`, held for a look-up at a time and never while a body is recorded.
 //! Who asks for a key that another thread is recording waits for that one, and for no other.
 
-use std::any::{TypeId, type_name};
-use std::borrow::Cow;
-use std::hash::{Hash, Hasher};
 use std::num::NonZeroU32;
 use std::panic::Location;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use smallvec::SmallVec;
-use taskgraph::capture::{self, Cache, CacheLimits, Definition, Lookup, Mismatch, NotRecordable};
-use taskgraph::{DType, Inference, Tensor};
+use taskgraph::capture::{
+    self, Cache, CacheLimits, Definition, Lookup, MismatchKind, NotRecordable, Recorder,
+};
+use taskgraph::{DType, Tensor};
 
+use super::key::{Asked, GraphKey};
+use super::scratch::Scratch;
 use crate::buffer::BufferCore;
 use crate::callable::Registry;
 use crate::engine::Engine;
 use crate::error::{BufferError, Name};
 
-/// Pieces of intermediate memory that one recorded graph keeps for its replays. More replays than that are under
-/// way at once only one after the other.
-const SCRATCH_MAX: usize = 4;
-
-/// Names a recording: which function, by a hash of its type, with which construction parameters, by all that they
-/// feed to a hasher.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct GraphKey {
-    pub(super) function: u64,
-    pub(super) name: Cow<'static, str>,
-    /// Whether it is called where no order is inferred, so that none is inside of it.
-    pub(super) is_manual: bool,
-    /// All that the key feeds to a hasher: equal keys feed equal bytes.
-    pub(super) params: SmallVec<[u8; 48]>,
-}
-
-impl GraphKey {
-    pub(crate) fn of<K: Hash, F: 'static>(key: &K, inference: Inference) -> Self {
-        let mut function = Words(0);
-        TypeId::of::<F>().hash(&mut function);
-        let mut params = Bytes(SmallVec::new());
-        key.hash(&mut params);
-        Self {
-            function: function.0,
-            name: Cow::Borrowed(type_name::<F>()),
-            is_manual: inference == Inference::Manual,
-            params: params.0,
-        }
-    }
-}
-
-/// Keeps what is hashed.
-struct Bytes(SmallVec<[u8; 48]>);
-
-impl Hasher for Bytes {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn finish(&self) -> u64 {
-        0
-    }
-}
-
-/// Mixes what is hashed; a type's identity is hashed well already.
-struct Words(u64);
-
-impl Hasher for Words {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
+/// Memory of a recorder that is kept for the next recording.
+const RECORDER_BYTES_MAX: usize = 4 << 20;
 
 /// A definition with what it keeps.
 pub(crate) type Cached = Arc<capture::Cached<Keeps>>;
@@ -92,14 +36,8 @@ pub(crate) struct Keeps {
     pub(crate) callables: Vec<Name>,
     /// The registry in which all its callables were found last.
     registry: Mutex<Weak<Registry>>,
-    scratch: Mutex<Scratch>,
-}
-
-/// Intermediate memory, used in turn.
-#[derive(Debug, Default)]
-struct Scratch {
-    pieces: Vec<Arc<BufferCore>>,
-    next: usize,
+    /// Whether its key is one from a file that no call has asked for yet.
+    is_unclaimed: AtomicBool,
 }
 
 impl Keeps {
@@ -108,7 +46,16 @@ impl Keeps {
             name: Arc::clone(name),
             callables,
             registry: Mutex::new(Arc::downgrade(registry)),
-            scratch: Mutex::default(),
+            is_unclaimed: AtomicBool::new(false),
+        }
+    }
+
+    /// Of a definition from a file.
+    pub(super) fn unclaimed(self) -> Self {
+        let is_unclaimed = AtomicBool::new(true);
+        Self {
+            is_unclaimed,
+            ..self
         }
     }
 
@@ -128,45 +75,6 @@ impl Keeps {
         }
         is_current
     }
-
-    /// Intermediate memory for one replay: a piece that nobody uses, a new one while there are few, else the one
-    /// whose turn it is, which orders this replay behind the one that has it.
-    pub(crate) fn scratch(
-        &self,
-        definition: &Definition,
-        engine: &Engine,
-    ) -> Result<Option<(Arc<BufferCore>, Tensor)>, BufferError> {
-        let Ok(bytes) = usize::try_from(definition.heap_bytes()) else {
-            let (n_elements, element_bytes) = (usize::MAX, 1);
-            return Err(BufferError::Size {
-                n_elements,
-                element_bytes,
-            });
-        };
-        if bytes == 0 {
-            return Ok(None);
-        }
-        let core = self.scratch.lock().piece(|| engine.create_buffer(bytes))?;
-        let whole = Tensor::contiguous(core.id(), DType::U8, &[bytes as u64], core.bytes());
-        Ok(Some((core, whole.map_err(BufferError::View)?)))
-    }
-}
-
-impl Scratch {
-    fn piece(
-        &mut self,
-        create: impl FnOnce() -> Result<Arc<BufferCore>, BufferError>,
-    ) -> Result<Arc<BufferCore>, BufferError> {
-        if let Some(free) = self.pieces.iter().find(|piece| piece.is_idle()) {
-            return Ok(Arc::clone(free));
-        }
-        if self.pieces.len() < SCRATCH_MAX {
-            self.pieces.push(create()?);
-            return Ok(Arc::clone(&self.pieces[self.pieces.len() - 1]));
-        }
-        self.next = (self.next + 1) % SCRATCH_MAX;
-        Ok(Arc::clone(&self.pieces[self.next]))
-    }
 }
 
 /// The recorded graphs of one worker.
@@ -176,6 +84,11 @@ pub(crate) struct GraphCache {
     /// A recording has ended.
     ended: Condvar,
     n_recordings: AtomicU32,
+    scratch: Mutex<Scratch>,
+    /// Calls that ran eagerly because there was no memory for a replay.
+    n_without_memory: AtomicU64,
+    /// What recorded last, with its memory.
+    recorder: Mutex<Option<Box<Recorder>>>,
 }
 
 /// What is to be done with a call.
@@ -185,12 +98,25 @@ pub(crate) enum Begin<'a> {
     Uncacheable,
 }
 
+/// Intermediate memory of one replay.
+pub(crate) enum Heap {
+    /// The graph needs none.
+    NotNeeded,
+    Piece(Arc<BufferCore>, Tensor),
+    /// There is none, and no room for any.
+    NoRoom,
+}
+
 impl GraphCache {
-    pub(crate) fn new() -> Self {
+    /// With so many bytes for all replays that are under way.
+    pub(crate) fn new(scratch_bytes_max: u64) -> Self {
         Self {
             cache: Mutex::new(Cache::new(CacheLimits::default())),
             ended: Condvar::new(),
             n_recordings: AtomicU32::new(0),
+            scratch: Mutex::new(Scratch::new(scratch_bytes_max)),
+            n_without_memory: AtomicU64::new(0),
+            recorder: Mutex::default(),
         }
     }
 
@@ -199,31 +125,91 @@ impl GraphCache {
     }
 
     /// Looks a key up; waits where another thread is recording it.
-    pub(crate) fn begin(&self, key: &GraphKey, registry: &Arc<Registry>) -> Begin<'_> {
+    pub(crate) fn begin(&self, asked: &Asked<'_>, registry: &Arc<Registry>) -> Begin<'_> {
         let mut cache = self.cache.lock();
         loop {
-            match cache.lookup(key) {
+            match cache.lookup_as(asked, || asked.to_key()) {
                 Lookup::Ready(found) if !found.keeps.is_current(&found.definition, registry) => {
-                    cache.forget(key);
+                    cache.forget(asked);
                 }
-                Lookup::Ready(found) => return Begin::Ready(found),
-                Lookup::Record => return Begin::Record(self.ticket(key)),
+                Lookup::Ready(found) => {
+                    // Relaxed: read and written under the lock of the cache only.
+                    if found.keeps.is_unclaimed.swap(false, Ordering::Relaxed) {
+                        cache.rename(asked, asked.to_key());
+                    }
+                    return Begin::Ready(found);
+                }
+                Lookup::Record => return Begin::Record(self.ticket(asked.to_key())),
                 Lookup::Busy => self.ended.wait(&mut cache),
                 Lookup::Uncacheable(_) => return Begin::Uncacheable,
             }
         }
     }
 
-    fn ticket(&self, key: &GraphKey) -> Ticket<'_> {
+    /// Memory for one replay.
+    pub(crate) fn heap(
+        &self,
+        definition: &Arc<Definition>,
+        engine: &Engine,
+    ) -> Result<Heap, BufferError> {
+        let wanted = definition.heap_bytes();
+        if wanted == 0 {
+            return Ok(Heap::NotNeeded);
+        }
+        let graph = Arc::as_ptr(definition).addr() as u64;
+        let Ok(bytes) = usize::try_from(wanted) else {
+            return Ok(Heap::NoRoom);
+        };
+        let piece = self
+            .scratch
+            .lock()
+            .piece(graph, wanted, || engine.create_buffer(bytes))?;
+        let Some(core) = piece else {
+            return Ok(Heap::NoRoom);
+        };
+        let memory = Tensor::contiguous(core.id(), DType::U8, &[wanted], core.bytes());
+        Ok(Heap::Piece(core, memory.map_err(BufferError::View)?))
+    }
+
+    /// Bytes of the memory of replays.
+    pub(super) fn scratch_bytes(&self) -> u64 {
+        self.scratch.lock().bytes()
+    }
+
+    pub(super) fn n_without_memory(&self) -> u64 {
+        // Relaxed: a counter.
+        self.n_without_memory.load(Ordering::Relaxed)
+    }
+
+    /// What recorded last, if nobody else is using it.
+    pub(super) fn take_recorder(&self) -> Option<Box<Recorder>> {
+        self.recorder.lock().take()
+    }
+
+    /// Keeps the memory of a recording for the next one.
+    pub(super) fn keep_recorder(&self, recorder: Box<Recorder>) {
+        if recorder.kept_bytes() <= RECORDER_BYTES_MAX {
+            *self.recorder.lock() = Some(recorder);
+        }
+    }
+
+    fn ticket(&self, key: GraphKey) -> Ticket<'_> {
         // Relaxed: only uniqueness matters, and that recordings under way at once differ.
         let number = self.n_recordings.fetch_add(1, Ordering::Relaxed) | 1 << 31;
         Ticket {
             graphs: self,
             number: NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN),
-            name: Name::from(&*key.name),
-            key: key.clone(),
+            name: Name::from(key.name()),
+            key,
             is_open: true,
         }
+    }
+
+    /// Why there is no memory for a replay.
+    pub(crate) fn no_room(&self, definition: &Definition) -> Misfit {
+        let max = self.scratch.lock().bytes_max();
+        let wanted = definition.heap_bytes();
+        Misfit::Memory { wanted, max }
     }
 
     pub(crate) fn hit(&self) {
@@ -231,16 +217,31 @@ impl GraphCache {
     }
 
     /// A call does not fit; said once per kind.
-    pub(crate) fn mismatch(
-        &self,
-        name: &Name,
-        difference: &Mismatch,
-        place: &'static Location<'static>,
-    ) {
-        if self.cache.lock().mismatch(difference.kind) {
-            tracing::warn!(graph = %name, at = %place, %difference, "a call does not fit the recorded graph, its tasks are submitted one by one; further ones of this kind are only counted");
+    pub(crate) fn misfit(&self, name: &Name, misfit: &Misfit, place: &'static Location<'static>) {
+        let is_new = match misfit {
+            Misfit::Call(difference) => self.cache.lock().mismatch(difference.kind),
+            Misfit::Target(_) => self.cache.lock().mismatch(MismatchKind::Target),
+            // Relaxed: a counter.
+            Misfit::Memory { .. } => self.n_without_memory.fetch_add(1, Ordering::Relaxed) == 0,
+        };
+        if is_new {
+            tracing::warn!(graph = %name, at = %place, %misfit, "a call does not fit the recorded graph, its tasks are submitted one by one; further ones of this kind are only counted");
         }
     }
+}
+
+/// Why a call of a recorded graph runs eagerly.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Misfit {
+    #[error(transparent)]
+    Call(capture::Mismatch),
+    #[error("the workers that there are differ from the recorded call: {0}")]
+    Target(taskgraph::SubmitError),
+    #[error(
+        "the replay needs {wanted} bytes of intermediate memory, and replays have {max} together; give the worker more by \
+         `WorkerBuilder::heap`"
+    )]
+    Memory { wanted: u64, max: u64 },
 }
 
 /// The right to record a key, and the duty to say how that ended; dropping it says that it did not work out.

@@ -1,5 +1,6 @@
 //! Recorded graphs beyond the life of a process, and their counters.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -7,11 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
-use smallvec::SmallVec;
 use taskgraph::capture::{Definition, decode_file, encode_file};
 
 use super::{GraphKey, Keeps};
 use crate::callable::Registry;
+use crate::config::NodeSpec;
 use crate::error::{Error, GraphFileError, Name};
 use crate::worker::Worker;
 
@@ -23,16 +24,21 @@ pub struct GraphStats {
     pub hits: u64,
     /// Bodies that were recorded.
     pub recorded: u64,
-    /// Calls that ran eagerly because their arguments did not fit the recorded ones.
+    /// Calls that ran eagerly because their arguments did not fit the recorded ones, or a worker was missing.
     pub mismatches: u64,
     /// Calls that ran eagerly because their body cannot be recorded.
     pub uncacheable: u64,
+    /// Calls that ran eagerly because replays under way had taken all intermediate memory that they may have
+    /// ([`WorkerBuilder::heap`](crate::WorkerBuilder::heap)).
+    pub without_memory: u64,
     /// Recordings that were dropped to make room.
     pub evicted: u64,
     /// Recordings that are kept.
     pub entries: usize,
     /// Their size in bytes.
     pub bytes: usize,
+    /// Bytes of intermediate memory that replays use in turn.
+    pub memory_bytes: u64,
 }
 
 impl Worker {
@@ -50,14 +56,19 @@ impl Worker {
             recorded: counters.recorded,
             mismatches: counters.mismatches,
             uncacheable: counters.uncacheable,
+            without_memory: engine.graphs().n_without_memory(),
             evicted: counters.evicted,
             entries: cache.len(),
             bytes: cache.bytes(),
+            memory_bytes: engine.graphs().scratch_bytes(),
         })
     }
 
     /// Writes the recorded graphs to a file, for [`Worker::load_graphs`] of a later process of the same program.
     /// Returns how many there are. An existing file is replaced at once or not at all.
+    ///
+    /// In a file a key is what it feeds to a hasher: keys that differ and feed the same are left out, and a key whose
+    /// `Hash` leaves something out that the body looks at must not be put in a file at all.
     ///
     /// # Errors
     ///
@@ -66,13 +77,18 @@ impl Worker {
         let (engine, path) = (self.engine()?, path.as_ref());
         let failed = |error| GraphFileError::io("write", path, &error);
         let build = build_id().map_err(failed)?;
+        let setting = setting(&self.spec());
         let cache = engine.graphs().lock();
-        let all: Vec<_> = cache.definitions().collect();
-        let entries = all
-            .iter()
-            .map(|(key, cached)| (key.to_bytes(), &*cached.definition));
-        let bytes = encode_file(&build, entries);
+        let all = cache.definitions();
+        let mut all: Vec<_> = all
+            .map(|(key, cached)| (key.to_bytes(), &*cached.definition))
+            .collect();
+        let mut seen = HashMap::new();
+        all.iter()
+            .for_each(|(key, _)| *seen.entry(key.clone()).or_insert(0) += 1);
+        all.retain(|(key, _)| seen[key] == 1);
         let n_entries = all.len();
+        let bytes = encode_file(&build, &setting, all);
         drop(cache);
         replace(path, &bytes).map_err(failed)?;
         Ok(n_entries)
@@ -81,22 +97,21 @@ impl Worker {
     /// Reads graphs that [`Worker::save_graphs`] of the same build of this program wrote, so that their first calls
     /// are replays. Returns how many were taken: those whose callables are all registered.
     ///
-    /// The file does not say what tree it was recorded on: load it into one of the same shape. A graph whose targets are
-    /// not there is refused at each call, with the target.
-    ///
     /// # Errors
     ///
-    /// [`Error::GraphFile`] when the file cannot be read, is damaged, or belongs to another build; nothing of it is
-    /// used then. [`Error::Start`] when the engine cannot be made.
+    /// [`Error::GraphFile`] when the file cannot be read, is damaged, belongs to another build, or was written by a
+    /// worker with other children; nothing of it is used then. [`Error::Start`] when the engine cannot be made.
     pub fn load_graphs(&self, path: impl AsRef<Path>) -> Result<usize, Error> {
         let (engine, path) = (self.engine()?, path.as_ref());
         let failed = |error| GraphFileError::io("read", path, &error);
         let bytes = std::fs::read(path).map_err(failed)?;
         let build = build_id().map_err(failed)?;
-        let read = decode_file(&build, &bytes).map_err(|source| GraphFileError::Contents {
-            path: path.to_owned(),
-            source,
-        })?;
+        let setting = setting(&self.spec());
+        let read =
+            decode_file(&build, &setting, &bytes).map_err(|source| GraphFileError::Contents {
+                path: path.to_owned(),
+                source,
+            })?;
         let registry = self.callables();
         let mut cache = engine.graphs().lock();
         let mut n_taken = 0;
@@ -123,32 +138,15 @@ fn restored(key: &GraphKey, definition: &Definition, registry: &Arc<Registry>) -
     let names =
         digests.map(|digest| Some(Arc::clone(&registry.find(&device::Digest(*digest))?.name)));
     let names: Option<Vec<Name>> = names.collect();
-    Some(Keeps::new(&Name::from(&*key.name), names?, registry))
+    let keeps = Keeps::new(&Name::from(key.name()), names?, registry);
+    Some(keeps.unclaimed())
 }
 
-impl GraphKey {
-    fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = self.function.to_ne_bytes().to_vec();
-        bytes.push(u8::from(self.is_manual));
-        bytes.extend((self.name.len() as u64).to_ne_bytes());
-        bytes.extend(self.name.as_bytes());
-        bytes.extend(&self.params);
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (function, rest) = bytes.split_first_chunk()?;
-        let (&is_manual, rest) = rest.split_first()?;
-        let (length, rest) = rest.split_first_chunk()?;
-        let length = usize::try_from(u64::from_ne_bytes(*length)).ok()?;
-        let (name, params) = rest.split_at_checked(length)?;
-        Some(Self {
-            function: u64::from_ne_bytes(*function),
-            name: String::from_utf8(name.to_vec()).ok()?.into(),
-            is_manual: is_manual != 0,
-            params: SmallVec::from_slice(params),
-        })
-    }
+/// What the definitions of a worker depend on: its children, in words.
+fn setting(spec: &NodeSpec) -> String {
+    let (chips, children) = (spec.devices.len(), spec.children.len());
+    let subs = spec.sub_workers;
+    format!("{chips} chips, {children} workers below, {subs} sub workers")
 }
 
 /// Whatever bytes are taken for a key are those that it is written as.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use taskgraph::capture::{BoundaryScalar, Definition, NodeSpec, NotRecordable, Recorder};
 use taskgraph::{DType, Inference, Placement, TaskArgs, TaskId, Tensor};
 
-use super::Keeps;
+use super::{GraphCache, Keeps, Ticket};
 use crate::callable::{Callee, Registry};
 use crate::error::{BufferError, Error, Name, SubmitError};
 use crate::orchestrator::TaskHandle;
@@ -17,7 +17,7 @@ use crate::orchestrator::TaskHandle;
 #[derive(Debug)]
 pub(crate) struct Recording {
     number: NonZeroU32,
-    recorder: Recorder,
+    recorder: Box<Recorder>,
     n_scalars: usize,
     /// The names of the callables, as the recorder numbers them.
     names: Vec<Name>,
@@ -28,15 +28,25 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    pub(crate) fn new(
-        number: NonZeroU32,
+    /// Begins one, in the memory of the last one where that is free.
+    pub(crate) fn begin(
+        graphs: &GraphCache,
+        ticket: &Ticket<'_>,
         boundary: &TaskArgs,
         places: &[u32],
         inference: Inference,
     ) -> Result<Self, NotRecordable> {
+        let number = ticket.number();
+        let recorder = match graphs.take_recorder() {
+            Some(mut kept) => {
+                kept.begin(number, boundary, places)?;
+                kept
+            }
+            None => Box::new(Recorder::new(number, boundary, places)?),
+        };
         Ok(Self {
             number,
-            recorder: Recorder::new(number, boundary, places)?,
+            recorder,
             n_scalars: boundary.scalars().len(),
             names: Vec::new(),
             refusal: None,
@@ -108,12 +118,15 @@ impl Recording {
 
     /// The definition, and what it keeps alive; or why it cannot be replayed after all.
     pub(crate) fn finish(
-        self,
+        mut self,
+        graphs: &GraphCache,
         name: &Name,
         registry: &Arc<Registry>,
     ) -> Result<(Definition, Keeps), NotRecordable> {
         let keeps = Keeps::new(name, self.names, registry);
-        Ok((self.recorder.finish()?, keeps))
+        let definition = self.recorder.finish();
+        graphs.keep_recorder(self.recorder);
+        Ok((definition?, keeps))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::callable::{CallableKind, Callee};
 use crate::desk::copy_of;
 use crate::engine::{DeviceHold, DeviceUse, GraphRecord, Hold, NewTask, NotSubmitted};
 use crate::error::{BufferError, Error, Name, SubmitError, TaskCause, WorkerDied};
-use crate::graph::{Cached, places};
+use crate::graph::{Cached, Heap, Misfit, places};
 use crate::wire::{self, Payload};
 
 impl Orchestrator<'_> {
@@ -106,45 +106,64 @@ impl Orchestrator<'_> {
         Ok(self.submitted(id))
     }
 
-    /// Submits a graph task whose boundary was compared and fits.
+    /// Submits a call of a recorded graph as one task, or gives its arguments back with what does not fit.
     pub(crate) fn submit_graph_task(
         &self,
         cached: &Cached,
         args: ArgList,
-    ) -> Result<TaskHandle, Error> {
+    ) -> Result<Result<TaskHandle, (Misfit, ArgList)>, Error> {
         let name = &cached.keeps.name;
         let mut order = self.order.clone();
         order.extend_from_slice(args.order());
         let after = self.eager_order(name, &order)?;
-        let mut holds = SmallVec::new();
-        let (task_args, backings) = args.checked()?;
-        self.hold(name, task_args, backings, None, &mut holds)?;
-        let scratch = cached.keeps.scratch(&cached.definition, self.engine)?;
-        let heap = scratch.map(|(core, heap)| {
-            holds.push(Hold::buffer(&core, Use::Write)?);
-            Ok::<_, BufferError>(heap)
-        });
-        let heap = heap.transpose()?;
-        check_buffers(name, &holds)?;
-        let record = GraphRecord::new(Arc::clone(cached), args, heap);
-        let record = Arc::new(record);
-        let (task_args, backings) = record.args().checked()?;
-        let fits = "it was compared before";
-        let binding = record
-            .definition()
-            .bind(task_args, &places(backings))
-            .expect(fits);
-        let mut binding = binding.after(&after);
-        if let Some(heap) = record.heap() {
-            binding = binding.heap(heap).expect("it was made for this");
+        let record = Arc::new(GraphRecord::new(Arc::clone(cached), args));
+        match self.submit_record(name, &record, &after)? {
+            Ok(task) => Ok(Ok(task)),
+            Err(misfit) => {
+                let record = Arc::into_inner(record).expect("it was not submitted");
+                Ok(Err((misfit, record.into_args())))
+            }
         }
+    }
+
+    fn submit_record(
+        &self,
+        name: &Name,
+        record: &Arc<GraphRecord>,
+        after: &[TaskId],
+    ) -> Result<Result<TaskHandle, Misfit>, Error> {
+        let (graphs, definition) = (self.engine.graphs(), record.definition());
+        let (task_args, backings) = record.args().checked()?;
+        let mut binding = match definition.bind(task_args, &places(backings)) {
+            Ok(binding) => binding.after(after),
+            Err(difference) => return Ok(Err(Misfit::Call(difference))),
+        };
+        let mut holds = SmallVec::new();
+        self.hold(name, task_args, backings, None, &mut holds)?;
+        match graphs.heap(definition, self.engine)? {
+            Heap::NotNeeded => {}
+            Heap::NoRoom => return Ok(Err(graphs.no_room(definition))),
+            Heap::Piece(core, memory) => {
+                holds.push(Hold::buffer(&core, Use::Write)?);
+                let memory = record.with_heap(memory);
+                binding = binding.heap(memory).expect("it was made for this");
+            }
+        }
+        check_buffers(name, &holds)?;
         let span = span_of(name);
         let submitted = self.engine.attempt(is_full, |core| {
-            core.submit_graph(self.run, &binding, (name, &mut holds, &record, &span))
+            core.submit_graph(self.run, &binding, (name, &mut holds, record, &span))
         });
-        let id = submitted.map_err(|source| self.refused_by_graph(name, source))?;
-        span.record("task", id.slot);
-        Ok(self.submitted(id))
+        match submitted {
+            Ok(id) => {
+                span.record("task", id.slot);
+                Ok(Ok(self.submitted(id)))
+            }
+            Err(NotSubmitted::Graph(source)) if is_about_workers(&source) => {
+                Ok(Err(Misfit::Target(source)))
+            }
+            Err(source) => Err(self.refused_by_graph(name, source).into()),
+        }
     }
 
     fn check_payload(&self, callee: &Callee<'_>, payload: &Payload) -> Result<(), SubmitError> {
@@ -266,6 +285,15 @@ impl Orchestrator<'_> {
 /// The span of a task, from its submit to its end. Its slot is recorded when it is known, its worker when it is sent.
 fn span_of(callable: &Name) -> Span {
     tracing::debug_span!("task", %callable, task = Empty, worker = Empty)
+}
+
+/// The workers are not those that were recorded for.
+fn is_about_workers(error: &taskgraph::SubmitError) -> bool {
+    use taskgraph::SubmitError::{NoTargets, NotNextLevel, TooFewSubWorkers, WorkerLost};
+    matches!(
+        error,
+        NoTargets | NotNextLevel { .. } | TooFewSubWorkers { .. } | WorkerLost { .. }
+    )
 }
 
 /// Waiting helps.

@@ -67,7 +67,7 @@ pub(crate) fn stats(hits: u64, recorded: u64, mismatches: u64, uncacheable: u64)
 #[track_caller]
 pub(crate) fn check_stats(node: &Worker, expected: GraphStats) {
     let mut found = node.graph_stats().unwrap();
-    (found.entries, found.bytes) = (0, 0);
+    (found.entries, found.bytes, found.memory_bytes) = (0, 0, 0);
     assert_eq!(found, expected);
 }
 

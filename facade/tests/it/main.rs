@@ -18,6 +18,8 @@ mod domains;
 mod ending;
 mod failures;
 mod fresh_tensors;
+mod graph_contract;
+mod graph_odd;
 mod graph_reuse;
 mod graphs;
 mod groups;
@@ -235,6 +237,16 @@ procfork::testing::tests! {
     graphs::replays_at_once_do_not_share_memory_that_one_of_them_uses,
     graphs::an_intermediate_tensor_can_be_given_to_a_graph,
     graphs::a_manual_scope_inside_of_a_graph_infers_no_order,
+    graph_contract::keys_that_hash_alike_are_told_apart_and_stay_out_of_files,
+    graph_contract::any_worker_stays_any_whoever_lived_when_the_graph_was_recorded,
+    graph_contract::a_graph_whose_worker_is_lost_runs_eagerly_and_is_counted_until_it_is_back,
+    graph_contract::graphs_of_a_worker_with_other_children_are_refused,
+    graph_contract::the_memory_of_all_replays_is_bounded_and_who_finds_none_runs_eagerly,
+    graph_odd::tensors_of_any_cut_are_replayed_wherever_they_lie,
+    graph_odd::a_tensor_that_is_given_twice_is_two_arguments_that_overlap,
+    graph_odd::a_graph_of_nothing_and_one_without_arguments_are_graphs,
+    graph_odd::a_body_that_calls_itself_is_one_graph_for_each_depth,
+    graph_odd::a_body_that_fails_only_when_it_runs_eagerly_does_no_harm_to_its_recording,
     graph_reuse::many_keys_stay_within_bounds_and_are_counted_exactly,
     graph_reuse::threads_that_ask_at_once_record_a_key_once,
     graph_reuse::recorded_graphs_are_saved_and_loaded_by_the_same_program,

@@ -91,10 +91,17 @@ impl Layer {
         args
     }
 
-    /// The layer as a definition. What lies between its tasks is part of the boundary, so that recording and
-    /// submitting are given the same arguments.
-    pub(crate) fn record(&self) -> Definition {
-        let mut recorder = Recorder::new(NonZeroU32::MIN, &self.all, &[]).expect("few tensors");
+    /// What records it, with nothing recorded yet.
+    pub(crate) fn recorder(&self) -> Recorder {
+        Recorder::new(NonZeroU32::MIN, &self.all, &[]).expect("few tensors")
+    }
+
+    /// The layer as a definition, by a recorder that has recorded before. What lies between its tasks is part of the
+    /// boundary, so that recording and submitting are given the same arguments.
+    pub(crate) fn record(&self, recorder: &mut Recorder) -> Definition {
+        recorder
+            .begin(NonZeroU32::MIN, &self.all, &[])
+            .expect("few tensors");
         for args in &self.tasks {
             let members = [args];
             let spec = NodeSpec::new(0, Placement::On(WorkerId(0)), &members);

@@ -37,7 +37,8 @@ fn main() {
         report.add(replay_vs_submit(report.rounds(14)));
     }
     if report.is_wanted("definition_bytes") {
-        let definition = Layer::new(NODES, 30, 4).record();
+        let layer = Layer::new(NODES, 30, 4);
+        let definition = layer.record(&mut layer.recorder());
         let bytes = definition.bytes() as f64 / f64::from(NODES);
         report.add(Measure::new("definition_bytes", "bytes", vec![bytes]));
     }
@@ -59,13 +60,14 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// Recording a layer, the definition included, beside submitting it; per node.
+/// Recording a layer, the definition included, beside submitting it; per node. The scheduler and the recorder are those of
+/// the rounds before: their tables have their size.
 fn record(rounds: usize) -> Measure {
     let layer = Layer::new(NODES, 30, 4);
-    let mut runner = Runner::new();
+    let (mut runner, mut recorder) = (Runner::new(), layer.recorder());
     let (mut records, mut submits) = (Vec::new(), Vec::new());
     for round in 0..=rounds {
-        let recording = timed(|| drop(std::hint::black_box(layer.record())));
+        let recording = timed(|| drop(std::hint::black_box(layer.record(&mut recorder))));
         let submitting = timed(|| runner.submit(&layer));
         runner.drain(NODES);
         if round > 0 {

@@ -3,12 +3,10 @@
 //! Buffers, offsets and the values of scalars may. Number, shape, strides (and with them contiguity),
 //! element type, direction and kind of memory of the tensors may not, nor the kinds of the scalars, nor
 //! the place that the caller gives for a tensor. Two tensors that shared bytes must share the same ones
-//! again, and two that shared none must share none: the edges between the nodes follow from that.
-//! Contents are compared, never hashes.
+//! again, and two that shared none must share none: the edges between the nodes follow from that. The
+//! workers that the nodes were recorded for must be there. Contents are compared, never hashes.
 
 use std::sync::Arc;
-
-use smallvec::{SmallVec, smallvec};
 
 use super::definition::{Definition, Expected};
 use super::layout::{BoundaryTensor, Geometry, HEAP_ALIGN, Overlap};
@@ -63,6 +61,9 @@ pub enum MismatchKind {
     Overlap,
     /// The type of a scalar.
     ScalarType,
+    /// Which workers there are: one that a task was recorded for is missing or lost. A binding does not
+    /// know of workers; [`Scheduler::submit_graph`](crate::Scheduler::submit_graph) finds this.
+    Target,
 }
 
 impl std::fmt::Display for MismatchKind {
@@ -78,6 +79,7 @@ impl std::fmt::Display for MismatchKind {
             MismatchKind::Place => "the place of a tensor",
             MismatchKind::Overlap => "which bytes two tensors share",
             MismatchKind::ScalarType => "the type of a scalar",
+            MismatchKind::Target => "the workers that there are",
         })
     }
 }
@@ -172,7 +174,7 @@ impl Definition {
         check_count(MismatchKind::Tensors, self.n_tensors(), tensors.len())?;
         check_count(MismatchKind::Scalars, self.n_scalars(), scalars.len())?;
         for (index, (expected, arg)) in self.boundary().zip(tensors).enumerate() {
-            let place = places.get(index).copied().unwrap_or(0);
+            let place = places.get(index).map_or(0, |place| *place);
             if !expected.fits(arg, place) {
                 return Err(expected.difference(index, arg, place));
             }
@@ -316,24 +318,57 @@ impl BoundaryTensor {
 
 /// Chains of tensors whose buffers hash alike.
 const CHAINS: usize = 64;
+/// Tensors for which one chain is enough.
+const FEW: usize = 4;
+/// Tensors for which there is room without an allocation.
+const ROOM: usize = 64;
 const END: u16 = u16::MAX;
 
+/// Tensors whose buffers hash alike, and the bytes between which all of them lie.
+#[derive(Clone, Copy)]
+struct Chain {
+    newest: u16,
+    lo: u64,
+    hi: u64,
+}
+
 /// Calls `found` for every pair of boundary tensors that share bytes.
-pub(super) fn each_overlap(boundary: &TaskArgs, mut found: impl FnMut(Overlap)) {
+///
+/// A tensor is compared with those of its chain only where it lies among them: slices of one buffer that are given
+/// in order, upwards or downwards, are compared with none.
+pub(super) fn each_overlap(boundary: &TaskArgs, found: impl FnMut(Overlap)) {
+    match boundary.accesses().len() {
+        0..=1 => {}
+        2..=FEW => overlaps_in::<1, FEW>(boundary, &mut [], found),
+        n if n <= ROOM => overlaps_in::<CHAINS, ROOM>(boundary, &mut [], found),
+        n => overlaps_in::<CHAINS, 0>(boundary, &mut vec![END; n], found),
+    }
+}
+
+fn overlaps_in<const CHAINS: usize, const ROOM: usize>(
+    boundary: &TaskArgs,
+    many: &mut [u16],
+    mut found: impl FnMut(Overlap),
+) {
     let accesses = boundary.accesses();
-    let mut heads = [END; CHAINS];
-    let mut next: SmallVec<[u16; 64]> = smallvec![END; accesses.len()];
+    let (newest, lo, hi) = (END, u64::MAX, 0);
+    let mut chains = [Chain { newest, lo, hi }; CHAINS];
+    let mut few = [END; ROOM];
+    let older = if ROOM > 0 { &mut few[..] } else { many };
     for (second, later) in accesses.iter().enumerate() {
-        let chain = later.buffer.hash() as usize % CHAINS;
-        let mut first = heads[chain];
-        next[second] = first;
-        heads[chain] = second as u16;
+        let chain = &mut chains[later.buffer.hash() as usize % CHAINS];
+        let (lo, hi) = (later.view.lo(), later.view.hi());
+        let is_among = lo < chain.hi && chain.lo < hi;
+        let mut first = if is_among { chain.newest } else { END };
+        older[second] = std::mem::replace(&mut chain.newest, second as u16);
+        (chain.lo, chain.hi) = (chain.lo.min(lo), chain.hi.max(hi));
         while first != END {
             let earlier = &accesses[usize::from(first)];
-            if earlier.buffer == later.buffer && earlier.view.overlaps(&later.view) {
+            let is_near = earlier.view.lo() < hi && lo < earlier.view.hi();
+            if is_near && earlier.buffer == later.buffer && earlier.view.overlaps(&later.view) {
                 found(overlap(boundary, u32::from(first), second as u32));
             }
-            first = next[usize::from(first)];
+            first = older[usize::from(first)];
         }
     }
 }

@@ -13,7 +13,7 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::{Equivalent, HashMap, HashSet};
 
 use super::boundary::MismatchKind;
 use super::definition::Definition;
@@ -124,9 +124,18 @@ impl<K: Hash + Eq + Clone, T> Cache<K, T> {
 
     /// What is known of a key. One hash look-up.
     pub fn lookup(&mut self, key: &K) -> Lookup<T> {
+        self.lookup_as(key, || key.clone())
+    }
+
+    /// What is known of a key, by something that is hashed and compared like it; `make` makes the key where
+    /// it is not known.
+    pub fn lookup_as<Q>(&mut self, key: &Q, make: impl FnOnce() -> K) -> Lookup<T>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
         self.now += 1;
         let Some(entry) = self.entries.get_mut(key) else {
-            self.put(key.clone(), State::Recording);
+            self.put(make(), State::Recording);
             return Lookup::Record;
         };
         entry.used = self.now;
@@ -180,8 +189,15 @@ impl<K: Hash + Eq + Clone, T> Cache<K, T> {
         }
     }
 
+    /// Keeps what is known of a key under another one, which takes its place.
+    pub fn rename<Q: Hash + Equivalent<K> + ?Sized>(&mut self, old: &Q, new: K) {
+        if let Some(entry) = self.entries.remove(old) {
+            self.entries.insert(new, entry);
+        }
+    }
+
     /// Drops the definition of a key that can be used no more. The next call starts anew.
-    pub fn forget(&mut self, key: &K) {
+    pub fn forget<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) {
         if let Some(dropped) = self.entries.remove(key) {
             self.bytes -= dropped.bytes();
         }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
+use smallvec::SmallVec;
 
 use super::args::{ArgSource, NodeArg, ScalarSource};
 use super::check::{self, DecodeError};
@@ -29,12 +30,12 @@ pub struct Definition {
 }
 
 /// Which workers a definition names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Targets {
     /// A bit for each next-level worker that a node needs, alone or in a group.
     pub(crate) needed: u128,
-    /// A bit for each next-level worker that a node can use among others.
-    pub(crate) usable: u128,
+    /// Each set of next-level workers of which a node needs one, once.
+    pub(crate) any_of: SmallVec<[u128; 1]>,
     /// Sub workers that a node needs at once.
     pub(crate) n_subs: u32,
 }
@@ -151,8 +152,8 @@ impl Definition {
         Some(found.offset..found.offset + found.bytes)
     }
 
-    pub(crate) fn targets(&self) -> Targets {
-        self.targets
+    pub(crate) fn targets(&self) -> &Targets {
+        &self.targets
     }
 
     /// For each node how many it follows: what an instance counts down.
@@ -189,6 +190,34 @@ impl Definition {
         &bytemuck::cast_slice(&self.words[self.starts[at]..end])[..n_items]
     }
 
+    /// Puts sections together, each whole items of its kind, and the header in front of them.
+    pub(super) fn write(sections: &[&[u8]; N_SECTIONS], heap_bytes: u64, flags: u32) -> Definition {
+        let n_words = |section: &&[u8]| section.len().div_ceil(8);
+        let mut words = vec![0; HEADER_WORDS + sections.iter().map(n_words).sum::<usize>()];
+        let mut header = Header {
+            magic: super::layout::MAGIC,
+            schema: super::layout::SCHEMA,
+            n_words: words.len() as u64,
+            heap_bytes,
+            flags,
+            ..Header::zeroed()
+        };
+        let mut rest = &mut words[HEADER_WORDS..];
+        for (at, section) in sections.iter().enumerate() {
+            let place;
+            (place, rest) = rest.split_at_mut(n_words(section));
+            let place: &mut [u8] = bytemuck::cast_slice_mut(place);
+            place[..section.len()].copy_from_slice(section);
+            header.counts[at] = (section.len() / ITEM_BYTES[at]) as u32;
+        }
+        words[..HEADER_WORDS].copy_from_slice(bytemuck::cast_slice(&[header]));
+        header.content_hash = hash::of_words(&words);
+        words[HASH_WORD] = header.content_hash;
+        let definition = Definition::assemble(words.into_boxed_slice(), header);
+        debug_assert_eq!(check::contents(&definition), Ok(()), "what was recorded");
+        definition
+    }
+
     /// Puts words and a header together whose sections fill them exactly.
     fn assemble(words: Box<[u64]>, header: Header) -> Definition {
         let mut starts = [0; N_SECTIONS];
@@ -218,12 +247,15 @@ impl Definition {
                 set | 1u128.checked_shl(worker).unwrap_or(0)
             });
             match node.placement {
-                placement::ANY_OF => targets.usable |= set,
+                placement::ANY_OF if targets.any_of.last() == Some(&set) => {}
+                placement::ANY_OF => targets.any_of.push(set),
                 _ => targets.needed |= set,
             }
             let n_subs = node.n_subs.max(u32::from(node.placement == placement::SUB));
             targets.n_subs = targets.n_subs.max(n_subs);
         }
+        targets.any_of.sort_unstable();
+        targets.any_of.dedup();
         targets
     }
 }
@@ -232,58 +264,6 @@ impl Definition {
 fn ends_before(nodes: &[Node], number: u32, end: impl Fn(&Node) -> u32) -> u32 {
     let before = (number as usize).checked_sub(1);
     before.map_or(0, |before| end(&nodes[before]))
-}
-
-/// The sections while they are written.
-pub(super) struct Writer {
-    words: Vec<u64>,
-    header: Header,
-    at: usize,
-}
-
-impl Writer {
-    pub(super) fn new(bytes: usize) -> Writer {
-        let mut words = Vec::with_capacity(HEADER_WORDS + bytes / 8 + N_SECTIONS);
-        words.resize(HEADER_WORDS, 0);
-        Writer {
-            words,
-            header: Header::zeroed(),
-            at: 0,
-        }
-    }
-
-    /// Writes the next section.
-    pub(super) fn section<T: Pod>(&mut self, section: Section, items: &[T]) {
-        assert_eq!(section as usize, self.at, "sections are written in order");
-        self.header.counts[self.at] = items.len() as u32;
-        self.at += 1;
-        if let Ok(words) = bytemuck::try_cast_slice::<T, u64>(items) {
-            return self.words.extend_from_slice(words);
-        }
-        let (bytes, start) = (bytemuck::cast_slice::<T, u8>(items), self.words.len());
-        self.words.resize(start + bytes.len().div_ceil(8), 0);
-        let place: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words[start..]);
-        place[..bytes.len()].copy_from_slice(bytes);
-    }
-
-    /// Puts the header in front.
-    pub(super) fn finish(mut self, heap_bytes: u64, flags: u32) -> Definition {
-        assert_eq!(self.at, N_SECTIONS, "a section is missing");
-        self.header = Header {
-            magic: super::layout::MAGIC,
-            schema: super::layout::SCHEMA,
-            n_words: self.words.len() as u64,
-            heap_bytes,
-            flags,
-            ..self.header
-        };
-        self.words[..HEADER_WORDS].copy_from_slice(bytemuck::cast_slice(&[self.header]));
-        self.header.content_hash = hash::of_words(&self.words);
-        self.words[HASH_WORD] = self.header.content_hash;
-        let definition = Definition::assemble(self.words.into_boxed_slice(), self.header);
-        debug_assert_eq!(check::contents(&definition), Ok(()), "what was recorded");
-        definition
-    }
 }
 
 /// One node of a definition.

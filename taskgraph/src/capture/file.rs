@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! magic u64 | hash of all that follows u64 | n_entries u64 | build id: length u64, bytes
+//! setting: length u64, bytes
 //! n_entries × { key: length u64, bytes | definition: length u64, bytes }
 //! ```
 //!
@@ -11,10 +12,10 @@ use super::check::DecodeError;
 use super::definition::Definition;
 use super::hash;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"tgcache1");
+const MAGIC: u64 = u64::from_le_bytes(*b"tgcache2");
 
 /// Why a file of definitions was not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
     /// It is no such file, or of another kind of machine.
@@ -26,6 +27,16 @@ pub enum FileError {
     /// Another build of the program wrote it.
     #[error("the file of definitions was written by another build of the program; record again")]
     OtherBuild,
+    /// It was recorded in another setting: with other workers, for example.
+    #[error(
+        "the file of definitions was recorded with other workers ({found}, here {wanted}); record again"
+    )]
+    OtherSetting {
+        /// The setting that the file names.
+        found: String,
+        /// The one that was asked for.
+        wanted: String,
+    },
     /// One of the definitions is not valid.
     #[error("definition {index} of the file is not valid")]
     Definition {
@@ -36,13 +47,16 @@ pub enum FileError {
     },
 }
 
-/// The bytes of a file with these definitions, each with the bytes of its key.
+/// The bytes of a file with these definitions, each with the bytes of its key. `setting` says, in words, what
+/// the definitions depend on besides the build: which workers there are.
 pub fn encode_file<'a>(
     build_id: &[u8],
+    setting: &str,
     entries: impl IntoIterator<Item = (Vec<u8>, &'a Definition)>,
 ) -> Vec<u8> {
     let mut body = Vec::new();
     put(&mut body, build_id);
+    put(&mut body, setting.as_bytes());
     let mut n_entries = 0u64;
     for (key, definition) in entries {
         put(&mut body, &key);
@@ -55,11 +69,15 @@ pub fn encode_file<'a>(
     [&MAGIC.to_ne_bytes()[..], &hash.to_ne_bytes(), &file].concat()
 }
 
-/// The keys and definitions of a file.
+/// The keys and definitions of a file that was written by this build in this setting.
 ///
 /// # Errors
 /// Every [`FileError`]. Never panics, whatever the bytes.
-pub fn decode_file(build_id: &[u8], bytes: &[u8]) -> Result<Vec<(Vec<u8>, Definition)>, FileError> {
+pub fn decode_file(
+    build_id: &[u8],
+    setting: &str,
+    bytes: &[u8],
+) -> Result<Vec<(Vec<u8>, Definition)>, FileError> {
     let (mut head, body) = bytes.split_at_checked(16).ok_or(FileError::Magic)?;
     if take_u64(&mut head) != Some(MAGIC) {
         return Err(FileError::Magic);
@@ -71,6 +89,11 @@ pub fn decode_file(build_id: &[u8], bytes: &[u8]) -> Result<Vec<(Vec<u8>, Defini
     let n_entries = take_u64(&mut rest).ok_or(FileError::Damaged)?;
     if take(&mut rest).ok_or(FileError::Damaged)? != build_id {
         return Err(FileError::OtherBuild);
+    }
+    let found = take(&mut rest).ok_or(FileError::Damaged)?;
+    if found != setting.as_bytes() {
+        let (found, wanted) = (String::from_utf8_lossy(found).into(), setting.to_owned());
+        return Err(FileError::OtherSetting { found, wanted });
     }
     let mut found = Vec::new();
     for index in 0..usize::try_from(n_entries).map_err(|_| FileError::Damaged)? {

@@ -26,8 +26,8 @@ pub fn definition(bytes: &[u8]) {
 
 /// A file of definitions: its head is whole, what follows is any bytes under a hash that fits.
 pub fn file(bytes: &[u8]) {
-    let whole = encode_file(b"build", [(bytes.to_vec(), &sample())]);
-    let read = decode_file(b"build", &whole).expect("what was written is read again");
+    let whole = encode_file(b"build", "", [(bytes.to_vec(), &sample())]);
+    let read = decode_file(b"build", "", &whole).expect("what was written is read again");
     assert_eq!(read[0].0, bytes);
     let mut changed = whole;
     for change in bytes.chunks_exact(3) {
@@ -35,7 +35,7 @@ pub fn file(bytes: &[u8]) {
         changed[place] = change[2];
     }
     for bytes in [&file::with_hash(changed)[..], bytes] {
-        for (_, definition) in decode_file(b"build", bytes).unwrap_or_default() {
+        for (_, definition) in decode_file(b"build", "", bytes).unwrap_or_default() {
             use_whole(definition);
         }
     }

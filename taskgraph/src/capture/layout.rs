@@ -27,7 +27,7 @@ use crate::dtype::DType;
 use crate::tensor::{RANK_MAX, Tensor};
 
 /// Version of this layout. A definition of another version is refused.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// `tgraphdf` in the bytes of a little-endian machine; on another kind of machine it differs.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"tgraphdf");

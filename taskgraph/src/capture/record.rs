@@ -7,16 +7,17 @@
 
 use std::num::NonZeroU32;
 
+use bytemuck::cast_slice;
 use hashbrown::HashMap;
 
 use super::check::{fits_members, is_placement};
-use super::definition::{Definition, Writer};
+use super::definition::Definition;
 use super::layout::{
-    Allocation, Arg, DATA, HEAP_ALIGN, Member, Node, PredicateWord, READS_UNWRITTEN, ScalarWord,
-    Section, placement, source,
+    Allocation, Arg, DATA, HEAP_ALIGN, Member, N_SECTIONS, Node, PredicateWord, READS_UNWRITTEN,
+    ScalarWord, placement, source,
 };
 use super::refusal::NotRecordable;
-use super::scalar::BoundaryScalar;
+use super::scalar::{BoundaryScalar, Origin};
 use super::sources::{Boundary, Geometries, Intermediate, is_output};
 use crate::args::{Access, ScalarArg, Tag, TaskArgs};
 use crate::buffer::{BufferId, BufferKind};
@@ -27,9 +28,6 @@ use crate::tensor::{Tensor, TensorError};
 
 /// Owner of the buffers that stand for intermediate memory while a body is recorded.
 const RECORDED: u64 = u64::MAX;
-
-/// Nodes for which there is room from the start.
-const NODES: usize = 256;
 
 /// One task, as a body submits it to a recorder.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +69,8 @@ impl<'a> NodeSpec<'a> {
 
 /// Takes down the tasks of a body.
 ///
-/// Costs about as much per node as a submit; memory in proportion to what is recorded.
+/// Costs about as much per node as a submit; memory in proportion to what is recorded, which it keeps for the
+/// next recording that it [begins](Recorder::begin).
 pub struct Recorder {
     recording: NonZeroU32,
     boundary: Boundary,
@@ -114,32 +113,76 @@ impl Recorder {
         boundary: &TaskArgs,
         places: &[u32],
     ) -> Result<Recorder, NotRecordable> {
+        let mut recorder = Recorder {
+            recording,
+            boundary: Boundary::default(),
+            ledger: Ledger::default(),
+            allocations: Vec::new(),
+            heap_bytes: 0,
+            flags: 0,
+            geometries: Geometries::default(),
+            nodes: Vec::new(),
+            members: Vec::new(),
+            args: Vec::new(),
+            scalars: Vec::new(),
+            workers: Vec::new(),
+            predicates: Vec::new(),
+            fan_in_offsets: Vec::new(),
+            fan_in: Vec::new(),
+            last_edge: Vec::new(),
+            digests: Vec::new(),
+            by_digest: HashMap::new(),
+        };
+        recorder.begin(recording, boundary, places)?;
+        Ok(recorder)
+    }
+
+    /// Begins another recording in the memory of the last one, of which nothing is left.
+    ///
+    /// # Errors
+    /// As [`new`](Recorder::new); nothing can be recorded then before another one has begun.
+    pub fn begin(
+        &mut self,
+        recording: NonZeroU32,
+        boundary: &TaskArgs,
+        places: &[u32],
+    ) -> Result<(), NotRecordable> {
+        self.recording = recording;
+        self.clear();
         if boundary.tensors().len() >= usize::from(u16::MAX) {
             let what = "tensors of the boundary";
             return Err(NotRecordable::TooLarge { node: 0, what });
         }
-        let mut geometries = Geometries::default();
-        let boundary = Boundary::new(boundary, places, &mut geometries);
-        Ok(Recorder {
-            recording,
-            boundary,
-            ledger: Ledger::with_room(3 * NODES),
-            allocations: Vec::new(),
-            heap_bytes: 0,
-            flags: 0,
-            geometries,
-            nodes: Vec::with_capacity(NODES),
-            members: Vec::with_capacity(NODES),
-            args: Vec::with_capacity(3 * NODES),
-            scalars: Vec::new(),
-            workers: Vec::with_capacity(NODES),
-            predicates: Vec::new(),
-            fan_in_offsets: vec![0],
-            fan_in: Vec::with_capacity(2 * NODES),
-            last_edge: Vec::with_capacity(NODES),
-            digests: Vec::new(),
-            by_digest: HashMap::new(),
-        })
+        self.boundary.begin(boundary, places, &mut self.geometries);
+        Ok(())
+    }
+
+    /// Bytes of memory that the next recording finds, about.
+    pub fn kept_bytes(&self) -> usize {
+        self.args.capacity() * size_of::<Arg>()
+            + self.nodes.capacity() * size_of::<Node>()
+            + self.fan_in.capacity() * 4
+            + self.workers.capacity() * 4
+    }
+
+    fn clear(&mut self) {
+        self.boundary.clear();
+        self.ledger.clear();
+        self.allocations.clear();
+        (self.heap_bytes, self.flags) = (0, 0);
+        self.geometries.clear();
+        self.nodes.clear();
+        self.members.clear();
+        self.args.clear();
+        self.scalars.clear();
+        self.workers.clear();
+        self.predicates.clear();
+        self.fan_in_offsets.clear();
+        self.fan_in_offsets.push(0);
+        self.fan_in.clear();
+        self.last_edge.clear();
+        self.digests.clear();
+        self.by_digest.clear();
     }
 
     /// A scalar of the boundary, to be forwarded; `None` when there is none at this position.
@@ -223,7 +266,8 @@ impl Recorder {
         }
         // After all were looked at: what a task writes is not there yet when it, or another member, reads.
         let accesses = spec.members.iter().flat_map(|args| args.accesses());
-        accesses.for_each(|access| self.note_write(access));
+        let written = accesses.filter(|access| access.tag.writes());
+        written.for_each(|access| self.note_write(access));
         let (placement, n_subs) = self.take_placement(number, spec)?;
         let predicate = match (predicate, spec.predicate) {
             (Some(access), Some((element, condition))) => {
@@ -249,39 +293,34 @@ impl Recorder {
     /// # Errors
     /// When nodes leave a part of an output as it was: whoever reads that would not learn that its earlier
     /// writer has failed.
-    pub fn finish(self) -> Result<Definition, NotRecordable> {
+    pub fn finish(&mut self) -> Result<Definition, NotRecordable> {
         if let Some(tensor) = self.boundary.unwritten() {
             return Err(NotRecordable::PartialOutput { tensor });
         }
-        let (n_nodes, n_edges) = (self.nodes.len(), self.fan_in.len());
         let (out_offsets, out, roots) = turn_round(&self.fan_in_offsets, &self.fan_in);
         let codes: Vec<u32> = scalar_codes(self.boundary.args.scalars());
         let allocations: Vec<Allocation> = self.allocations.iter().map(|it| it.place).collect();
-        let bytes = n_nodes * 48
-            + n_edges * 8
-            + size_of_val(&*self.args)
-            + size_of_val(&*self.scalars)
-            + size_of_val(&*self.members)
-            + size_of_val(&*self.geometries.all);
-        let mut writer = Writer::new(bytes);
-        writer.section(Section::Tensors, &self.boundary.raw);
-        writer.section(Section::ScalarCodes, &codes);
-        writer.section(Section::Overlaps, &self.boundary.overlaps);
-        writer.section(Section::Geometries, &self.geometries.all);
-        writer.section(Section::Allocations, &allocations);
-        writer.section(Section::Nodes, &self.nodes);
-        writer.section(Section::FanInOffsets, &self.fan_in_offsets);
-        writer.section(Section::FanIn, &self.fan_in);
-        writer.section(Section::FanOutOffsets, &out_offsets);
-        writer.section(Section::FanOut, &out);
-        writer.section(Section::Roots, &roots);
-        writer.section(Section::Members, &self.members);
-        writer.section(Section::Args, &self.args);
-        writer.section(Section::Scalars, &self.scalars);
-        writer.section(Section::Workers, &self.workers);
-        writer.section(Section::Predicates, &self.predicates);
-        writer.section(Section::Digests, &self.digests);
-        Ok(writer.finish(self.heap_bytes, self.flags))
+        // In the order of `Section`.
+        let sections: [&[u8]; N_SECTIONS] = [
+            cast_slice(&self.boundary.raw),
+            cast_slice(&codes),
+            cast_slice(&self.boundary.overlaps),
+            cast_slice(&self.geometries.all),
+            cast_slice(&allocations),
+            cast_slice(&self.nodes),
+            cast_slice(&self.fan_in_offsets),
+            cast_slice(&self.fan_in),
+            cast_slice(&out_offsets),
+            cast_slice(&out),
+            cast_slice(&roots),
+            cast_slice(&self.members),
+            cast_slice(&self.args),
+            cast_slice(&self.scalars),
+            cast_slice(&self.workers),
+            cast_slice(&self.predicates),
+            cast_slice(&self.digests),
+        ];
+        Ok(Definition::write(&sections, self.heap_bytes, self.flags))
     }
 
     /// Finds the edges into a node.
@@ -341,18 +380,19 @@ impl Recorder {
     fn take_scalars(&mut self, node: u32, scalars: &[ScalarArg]) -> Result<(), NotRecordable> {
         for (scalar, arg) in scalars.iter().enumerate() {
             let code = arg.value.code();
-            self.scalars.push(match arg.origin {
-                None => ScalarWord {
-                    bits: arg.value.bits(),
-                    code,
-                    is_boundary: 0,
-                },
-                Some(origin) if origin.recording == self.recording => ScalarWord {
-                    bits: u64::from(origin.index),
-                    code,
-                    is_boundary: 1,
-                },
-                Some(_) => return Err(NotRecordable::ForeignScalar { node, scalar }),
+            let (bits, is_boundary) = match arg.origin {
+                Origin::Value | Origin::Eager => (arg.value.bits(), 0),
+                Origin::Recorded { recording, index } if recording == self.recording => {
+                    (u64::from(index), 1)
+                }
+                Origin::Recorded { .. } => {
+                    return Err(NotRecordable::ForeignScalar { node, scalar });
+                }
+            };
+            self.scalars.push(ScalarWord {
+                bits,
+                code,
+                is_boundary,
             });
         }
         Ok(())
@@ -370,7 +410,7 @@ impl Recorder {
             Placement::Sub => (placement::SUB, &[][..], 0),
             Placement::SubGroup(n) => (placement::SUB_GROUP, &[][..], *n),
         };
-        let named = bytemuck::cast_slice(workers);
+        let named = cast_slice(workers);
         if !is_placement(code, named, n_subs) {
             return Err(NotRecordable::Placement { node });
         }
@@ -477,9 +517,6 @@ impl Recorder {
 
     /// Notes what a node overwrites. Nobody can say whether one writes that the graph shall not order.
     fn note_write(&mut self, access: &Access) {
-        if !access.tag.writes() {
-            return;
-        }
         if access.buffer.owner != RECORDED {
             return self.boundary.note_write(access);
         }

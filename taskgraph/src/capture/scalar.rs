@@ -29,42 +29,39 @@ use crate::args::Scalar;
 #[derive(Clone, Copy)]
 pub struct BoundaryScalar {
     value: Scalar,
-    origin: Option<Origin>,
+    origin: Origin,
 }
 
-/// Which scalar of which recording.
+/// Where a scalar comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
-    pub(crate) recording: NonZeroU32,
-    pub(crate) index: u32,
+pub(crate) enum Origin {
+    /// It is a value.
+    Value,
+    /// It is a scalar of the boundary of a body that is not being recorded.
+    Eager,
+    /// It is a scalar of the boundary of this recording.
+    Recorded { recording: NonZeroU32, index: u32 },
 }
 
 impl BoundaryScalar {
-    pub(crate) fn of(value: Scalar, origin: Option<Origin>) -> BoundaryScalar {
+    pub(crate) fn of(value: Scalar, origin: Origin) -> BoundaryScalar {
+        let origin = match origin {
+            Origin::Value => Origin::Eager,
+            origin => origin,
+        };
         BoundaryScalar { value, origin }
     }
 
     /// Scalar `index` of the recording with this number.
     pub(crate) fn recorded(value: Scalar, recording: NonZeroU32, index: u32) -> BoundaryScalar {
-        BoundaryScalar {
-            value,
-            origin: Some(Origin { recording, index }),
-        }
-    }
-
-    /// A scalar that was given to a task and is passed on.
-    pub(crate) fn forwarding(value: Scalar, origin: Origin) -> BoundaryScalar {
-        let origin = Some(origin);
+        let origin = Origin::Recorded { recording, index };
         BoundaryScalar { value, origin }
     }
 
     /// A scalar of a body that runs eagerly, or whose tasks become part of another recording: to every
     /// task that it is given to, it is this value.
     pub fn eager(value: Scalar) -> BoundaryScalar {
-        BoundaryScalar {
-            value,
-            origin: None,
-        }
+        BoundaryScalar::of(value, Origin::Eager)
     }
 }
 
@@ -95,11 +92,11 @@ pub(crate) mod sealed {
     /// A value, and where it comes from when it is one of a boundary.
     #[derive(Debug)]
     #[expect(unnameable_types, reason = "the inside of a sealed trait")]
-    pub struct Parts(pub(crate) Scalar, pub(crate) Option<Origin>);
+    pub struct Parts(pub(crate) Scalar, pub(crate) Origin);
 
     impl<T: Into<Scalar>> IntoScalar for T {
         fn parts(self) -> Parts {
-            Parts(self.into(), None)
+            Parts(self.into(), Origin::Value)
         }
     }
 

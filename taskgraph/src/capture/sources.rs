@@ -16,6 +16,7 @@ use crate::view::View;
 const LIKELY: usize = 128;
 
 /// The boundary of a call that is recorded.
+#[derive(Default)]
 pub(super) struct Boundary {
     pub(super) args: TaskArgs,
     pub(super) raw: Vec<BoundaryTensor>,
@@ -23,11 +24,11 @@ pub(super) struct Boundary {
     /// The newest tensor in each buffer, by hash.
     by_buffer: HashTable<u32>,
     /// One of the tensors whose buffers have this hash, in short: nearly always the right one.
-    likely: [u16; LIKELY],
+    likely: Vec<u16>,
     /// For each tensor an older one in the same buffer.
     older: Vec<u32>,
-    /// For each tensor what nodes have written of it, if it is an output.
-    written: Vec<Written>,
+    /// The tensors that are outputs, in order, each with what nodes have written of it.
+    outputs: Vec<(u32, Written)>,
 }
 
 /// Intermediate memory while it is recorded.
@@ -45,31 +46,35 @@ pub(super) struct Written(SmallVec<[View; 2]>);
 const TOGETHER_MAX: usize = 256;
 
 impl Boundary {
-    pub(super) fn new(args: &TaskArgs, places: &[u32], geometries: &mut Geometries) -> Boundary {
-        let mut overlaps = Vec::new();
-        each_overlap(args, |overlap| overlaps.push(overlap));
-        overlaps.sort_unstable();
+    /// Takes the boundary of another call, in the memory of the last one, which was cleared.
+    pub(super) fn begin(&mut self, args: &TaskArgs, places: &[u32], geometries: &mut Geometries) {
+        each_overlap(args, |overlap| self.overlaps.push(overlap));
+        self.overlaps.sort_unstable();
         let raw = |(index, arg): (usize, &crate::args::TensorArg)| {
             let place = places.get(index).copied().unwrap_or(0);
             BoundaryTensor::of(arg, geometries.number(&arg.tensor), place)
         };
-        let raw = args.tensors().iter().enumerate().map(raw).collect();
-        let mut boundary = Boundary {
-            args: args.clone(),
-            raw,
-            overlaps,
-            by_buffer: HashTable::new(),
-            likely: [0; LIKELY],
-            older: Vec::new(),
-            written: Vec::new(),
-        };
-        (0..args.accesses().len()).for_each(|index| boundary.add(index));
-        boundary
+        self.raw.extend(args.tensors().iter().enumerate().map(raw));
+        self.args.clone_from(args);
+        self.likely.resize(LIKELY, 0);
+        (0..args.accesses().len()).for_each(|index| self.add(index));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.args = TaskArgs::new();
+        self.raw.clear();
+        self.overlaps.clear();
+        self.by_buffer.clear();
+        self.likely.clear();
+        self.older.clear();
+        self.outputs.clear();
     }
 
     fn add(&mut self, index: usize) {
-        self.written.push(Written::default());
         let accesses = self.args.accesses();
+        if is_output(accesses[index].tag) {
+            self.outputs.push((index as u32, Written::default()));
+        }
         let buffer = accesses[index].buffer;
         self.likely[buffer.hash() as usize % LIKELY] = index as u16;
         let is_same = |&other: &u32| accesses[other as usize].buffer == buffer;
@@ -144,28 +149,29 @@ impl Boundary {
     /// Notes what a node overwrites of outputs.
     pub(super) fn note_write(&mut self, access: &Access) {
         let accesses = self.args.accesses();
-        let is_same = |&other: &u32| accesses[other as usize].buffer == access.buffer;
-        let mut next = self.by_buffer.find(access.buffer.hash(), is_same).copied();
-        while let Some(index) = next.filter(|&index| index != NONE) {
-            let index = index as usize;
-            next = Some(self.older[index]);
-            if is_output(accesses[index].tag) && accesses[index].view.overlaps(&access.view) {
-                self.written[index].note(&access.view);
-            }
-        }
+        let is_met = |index: u32| {
+            let output = &accesses[index as usize];
+            output.buffer == access.buffer && output.view.overlaps(&access.view)
+        };
+        let met = self.outputs.iter_mut().filter(|it| is_met(it.0));
+        met.for_each(|(_, written)| written.note(&access.view));
     }
 
     /// Whether nodes have written all of a view of output `index`.
     pub(super) fn has_written(&self, index: usize, view: &View) -> bool {
-        self.written[index].covers(view)
+        let found = self
+            .outputs
+            .binary_search_by_key(&index, |it| it.0 as usize);
+        found.is_ok_and(|at| self.outputs[at].1.covers(view))
     }
 
     /// The first output that no nodes have written all of.
     pub(super) fn unwritten(&self) -> Option<usize> {
-        let mut outputs = self.args.accesses().iter().enumerate();
+        let view = |index: u32| &self.args.accesses()[index as usize].view;
+        let mut outputs = self.outputs.iter();
         outputs
-            .find(|(index, it)| is_output(it.tag) && !self.has_written(*index, &it.view))
-            .map(|(index, _)| index)
+            .find(|(index, written)| !written.covers(view(*index)))
+            .map(|(index, _)| *index as usize)
     }
 }
 
@@ -261,6 +267,11 @@ pub(super) struct Geometries {
 }
 
 impl Geometries {
+    pub(super) fn clear(&mut self) {
+        self.all.clear();
+        self.by_contents.clear();
+    }
+
     pub(super) fn number(&mut self, tensor: &Tensor) -> u32 {
         // The hash of the first dimensions tells nearly all geometries apart, the comparison the rest.
         let strides = tensor

@@ -82,6 +82,14 @@ impl Buffers {
         }
     }
 
+    /// Forgets all buffers.
+    pub(super) fn clear(&mut self) {
+        self.by_id.clear();
+        self.all.clear();
+        self.free.clear();
+        self.n_unused = 0;
+    }
+
     /// Number of buffers that have records.
     #[cfg(test)]
     pub(super) fn n_used(&self) -> usize {

@@ -259,6 +259,12 @@ impl Node {
 }
 
 impl Nodes {
+    /// Forgets all nodes; whoever had one forgets it too.
+    pub(super) fn clear(&mut self) {
+        self.all.clear();
+        self.free.clear();
+    }
+
     /// Number of nodes in use.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {

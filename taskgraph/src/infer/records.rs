@@ -126,8 +126,12 @@ pub(super) struct Records {
 }
 
 impl Records {
-    pub(super) fn reserve(&mut self, n_records: usize) {
-        self.all.reserve(n_records);
+    /// Forgets all records.
+    pub(super) fn clear(&mut self) {
+        self.all.clear();
+        self.free.clear();
+        self.views.clear();
+        self.free_views.clear();
     }
 
     #[inline]

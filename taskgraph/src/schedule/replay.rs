@@ -147,7 +147,8 @@ impl Scheduler {
     /// [`Effect::NodeFailed`] before.
     ///
     /// # Errors
-    /// As [`submit`](Scheduler::submit), for the workers of all nodes.
+    /// As [`submit`](Scheduler::submit), for the workers of all nodes: one that a node needs must live, and
+    /// of those that a node can choose from one must.
     pub fn submit_graph(
         &mut self,
         run: RunId,
@@ -155,7 +156,7 @@ impl Scheduler {
     ) -> Result<TaskId, SubmitError> {
         let accesses = binding.boundary.accesses().iter().chain(&binding.heap);
         self.check(run, binding.after, accesses.clone())?;
-        self.check_targets(&binding.definition.targets())?;
+        self.check_targets(binding.definition.targets())?;
         let replay = self.replays.add(binding.definition, binding.is_prepared);
         let slot = self.take_slot(run, Place::graph(replay));
         self.replays.get_mut(replay).slot = slot;
@@ -228,12 +229,19 @@ impl Scheduler {
         if targets.n_subs > 0 {
             self.check_subs(targets.n_subs)?;
         }
-        let next_level = WorkerSet::from_bits(targets.needed | targets.usable);
-        if let Some(worker) = next_level.without(&self.workers.next_level()).first() {
+        let all = targets
+            .any_of
+            .iter()
+            .fold(targets.needed, |all, set| all | set);
+        let unknown = WorkerSet::from_bits(all).without(&self.workers.next_level());
+        if let Some(worker) = unknown.first() {
             return Err(SubmitError::NotNextLevel { worker });
         }
-        let needed = WorkerSet::from_bits(targets.needed);
-        match needed.without(self.workers.live()).first() {
+        let live = self.workers.live();
+        let needed = WorkerSet::from_bits(targets.needed).without(live).first();
+        let any_of = targets.any_of.iter().map(|set| WorkerSet::from_bits(*set));
+        let mut idle = any_of.filter(|set| set.and(live).is_empty());
+        match needed.or_else(|| idle.next()?.first()) {
             Some(worker) => Err(SubmitError::WorkerLost { worker }),
             None => Ok(()),
         }

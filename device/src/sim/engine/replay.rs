@@ -162,12 +162,12 @@ impl Engine {
         memory: &mut DeviceMemory,
         allocated: &mut Vec<DeviceAddress>,
     ) -> Result<Result<(), Mismatch>, OrchestrationError> {
-        if let Err(mismatch) = definition.bind(&boundary, &[]) {
-            return Ok(Err(mismatch));
-        }
+        let mut binding = match definition.bind(&boundary, &[]) {
+            Ok(binding) => binding,
+            Err(mismatch) => return Ok(Err(mismatch)),
+        };
         self.make_room(memory)?;
         let heap = self.heap(definition.heap_bytes(), memory, allocated)?;
-        let mut binding = definition.bind(&boundary, &[]).expect("it was just bound");
         if let Some(heap) = &heap {
             binding = binding.heap(heap).map_err(refused)?;
         }

@@ -198,8 +198,8 @@ fn a_file_gives_back_what_was_saved_to_the_same_build_only() {
     let entries = cache
         .definitions()
         .map(|(key, cached)| (vec![*key as u8; *key as usize], &*cached.definition));
-    let file = encode_file(b"build 1", entries);
-    let read = decode_file(b"build 1", &file).unwrap();
+    let file = encode_file(b"build 1", "2 chips", entries);
+    let read = decode_file(b"build 1", "2 chips", &file).unwrap();
     let keys: Vec<_> = read.iter().map(|(key, _)| key.clone()).collect();
     assert_eq!(keys, [vec![1], vec![2, 2], vec![3, 3, 3]]);
     let mut other = self::cache(2);
@@ -213,19 +213,22 @@ fn a_file_gives_back_what_was_saved_to_the_same_build_only() {
     );
     assert!(call(&mut other, 1));
     assert_eq!(
-        decode_file(b"build 2", &file).unwrap_err(),
+        decode_file(b"build 2", "2 chips", &file).unwrap_err(),
         FileError::OtherBuild
     );
+    let other = decode_file(b"build 1", "1 chips", &file).unwrap_err();
+    let wanted = "the file of definitions was recorded with other workers (2 chips, here 1 chips); record again";
+    assert_eq!(other.to_string(), wanted);
 }
 
 #[test]
 fn a_damaged_file_is_refused_whole() {
     let definition = made();
-    let file = encode_file(b"id", [(vec![1, 2, 3], &*definition)]);
+    let file = encode_file(b"id", "", [(vec![1, 2, 3], &*definition)]);
     for at in 0..file.len() {
         let mut damaged = file.clone();
         damaged[at] ^= 16;
-        assert!(decode_file(b"id", &damaged).is_err(), "byte {at}");
-        assert!(decode_file(b"id", &file[..at]).is_err(), "{at} bytes");
+        assert!(decode_file(b"id", "", &damaged).is_err(), "byte {at}");
+        assert!(decode_file(b"id", "", &file[..at]).is_err(), "{at} bytes");
     }
 }

@@ -250,3 +250,35 @@ fn groups_and_sub_tasks_are_nodes_too() {
     bench.ok(subs[1]);
     assert!(matches!(bench.end_of(graph), Some(TaskEnd::Failed(_))));
 }
+
+#[test]
+fn a_graph_is_refused_while_nobody_is_left_that_one_of_its_nodes_could_run_on() {
+    let mut bench = Bench::new(3, 0, Depth::One);
+    let boundary = args(&[(1, Tag::InOut)]);
+    let mut recorder = recorder(&boundary);
+    for workers in [&[WorkerId(0), WorkerId(1)][..], &[WorkerId(1), WorkerId(2)]] {
+        let members = [&boundary];
+        let spec = NodeSpec::new(0, Placement::AnyOf(workers), &members);
+        recorder.submit(&spec).unwrap();
+    }
+    let made = Arc::new(recorder.finish().unwrap());
+    let submit = |bench: &mut Bench| {
+        let binding = made.bind(&boundary, &[]).unwrap();
+        bench.graph.submit_graph(bench.run, &binding)
+    };
+    bench.graph.worker_lost(WorkerId(0)).unwrap();
+    submit(&mut bench).expect("of each pair one is left");
+    bench.graph.worker_lost(WorkerId(1)).unwrap();
+    let refused = submit(&mut bench);
+    assert!(
+        matches!(
+            refused,
+            Err(SubmitError::WorkerLost {
+                worker: WorkerId(0 | 1)
+            })
+        ),
+        "{refused:?}"
+    );
+    bench.graph.worker_back(WorkerId(1)).unwrap();
+    submit(&mut bench).expect("it is back");
+}

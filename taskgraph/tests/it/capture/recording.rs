@@ -377,3 +377,35 @@ fn a_node_has_a_worker_for_each_member_and_a_block() {
         assert_eq!(taken, if is_node { Ok(0) } else { Err(members) });
     }
 }
+
+#[test]
+fn a_recorder_that_is_used_again_remembers_nothing() {
+    let record = |recorder: &mut Recorder, x: u64, y: u64| {
+        let between = recorder.alloc(DType::U8, &[100]).unwrap();
+        let number = recorder.callable(&[7; 32]);
+        for (from, to) in [(tensor(x), between), (between, tensor(y))] {
+            let mut args = TaskArgs::new();
+            args.tensor(from, Tag::Input).unwrap();
+            args.tensor(to, Tag::Output).unwrap();
+            let members = [&args];
+            let placement = Placement::On(WorkerId(0));
+            let spec = NodeSpec::new(number, placement, &members);
+            recorder.submit(&spec).unwrap();
+        }
+        recorder.finish().unwrap()
+    };
+    let (small, large) = (
+        args(&[(1, Tag::Input), (2, Tag::Output)]),
+        args(&[(5, Tag::Input), (6, Tag::Output), (7, Tag::Input)]),
+    );
+    let fresh = record(&mut recorder(&large), 5, 6);
+    let mut again = recorder(&small);
+    // One recording that ends, and one that is given up.
+    record(&mut again, 1, 2);
+    again.begin(NonZeroU32::MAX, &small, &[]).unwrap();
+    again.alloc(DType::U8, &[3]).unwrap();
+    on(&mut again, 3, &args(&[(1, Tag::Input)])).unwrap();
+    again.begin(FIRST, &large, &[]).unwrap();
+    assert!(again.kept_bytes() > 0);
+    assert_eq!(record(&mut again, 5, 6), fresh);
+}
