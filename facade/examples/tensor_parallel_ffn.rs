@@ -21,8 +21,9 @@ use std::time::Instant;
 
 use clap::Parser;
 use facade::{
-    AllReduce, ChipArgs, ChipCallable, ChipOrchestrator, DeviceBuffer, Error, Kernel,
-    KernelContext, KernelError, OrchestrationError, Reduce, Worker, args, core_args, named, on,
+    AllReduce, Buffer, ChipArgs, ChipCallable, ChipHandle, ChipOrchestrator, Collectives,
+    DeviceBuffer, Domain, Error, Kernel, KernelContext, KernelError, OrchestrationError,
+    Orchestrator, Reduce, Worker, args, core_args, named, on,
 };
 
 /// Runs a feed-forward layer on two chips and compares it with the host.
@@ -112,86 +113,113 @@ fn values(n: usize, seed: usize) -> Vec<f32> {
 }
 
 fn run(options: &Options) -> Result<(), Error> {
+    let node = Worker::node().chips(2).build()?;
+    let (half, sum) = (node.register_chip(&HALF)?, node.register_collectives()?);
+    node.init()?;
     let (tokens, model, hidden) = (
         options.tokens as usize,
         options.model as usize,
         options.hidden as usize,
     );
-    let node = Worker::node().chips(2).build()?;
-    let layer = node.register_chip(&HALF)?;
-    let collectives = node.register_collectives()?;
-    node.init()?;
-
-    // The weights stay on their chips.
-    let resident = |chip: u32, rows: usize, columns: usize, seed: usize| {
-        let w = node.malloc::<f32>(chip, rows * columns)?;
-        node.copy_to(w, &values(rows * columns, seed))?;
-        w.reshape(&[rows, columns])
+    let layer = Layer {
+        half,
+        sum,
+        weights: [
+            resident(&node, 0, model, hidden)?,
+            resident(&node, 1, model, hidden)?,
+        ],
+        x: node.buffer_from(&values(tokens * model, 4))?,
+        shape: [tokens, model],
     };
-    let weights: Vec<[DeviceBuffer<f32>; 2]> = (0..2)
-        .map(|chip| {
-            let seed = 2 * chip as usize;
-            Ok([
-                resident(chip, model, hidden, seed)?,
-                resident(chip, hidden, model, seed + 1)?,
-            ])
-        })
-        .collect::<Result<_, Error>>()?;
-    let x = node.buffer_from(&values(tokens * model, 4))?;
 
     let began = Instant::now();
     let mut y = vec![0.0; tokens * model];
     for _ in 0..options.runs {
-        let bytes = (tokens * model * 4) as u64;
-        let domain = node.run(|orch| {
-            let buffers = [named::<f32>("y", tokens * model)];
-            let domain = orch.allocate_domain("layer", &[0, 1], bytes, &buffers)?;
-            domain.retain_after_run(); // the result is read after the run
-            let out = domain.buffer::<f32>("y")?;
-            for (rank, [w1, w2]) in weights.iter().enumerate() {
-                let partial = out[rank].reshape(&[tokens, model])?;
-                let list = args()
-                    .input(&x.reshape(&[tokens, model])?)
-                    .input(w1)
-                    .input(w2)
-                    .output(&partial);
-                orch.submit_next_level(&layer, list, on(rank as u32))?;
-            }
-            collectives.all_reduce(orch, &out, &out, Reduce::Sum, AllReduce::Ring)?;
-            Ok(domain)
-        })?;
-        let out = domain.buffer::<f32>("y")?;
-        let mut other = vec![0.0; tokens * model];
-        node.copy_from(&mut y, out[0])?;
-        node.copy_from(&mut other, out[1])?;
-        if y != other {
-            return Err(Error::orchestration("the chips have different results"));
-        }
-        domain.release();
+        layer.run(&node, &mut y)?;
     }
-    let elapsed = began.elapsed().as_secs_f64() / f64::from(options.runs);
+    let run_us = began.elapsed().as_secs_f64() * 1e6 / f64::from(options.runs);
 
-    let expected = on_host(&x.to_vec()?, tokens, model, hidden);
-    let wrong = y
-        .iter()
-        .zip(&expected)
-        .filter(|(y, expected)| y != expected);
+    let expected = on_host(&layer.x.to_vec()?, tokens, model, hidden);
+    let pairs = y.iter().zip(&expected);
+    let wrong = pairs.filter(|(y, expected)| y != expected);
     println!(
         "{tokens} tokens, {model} columns, 2 x {hidden} hidden units: {} of {} results differ from the host",
         wrong.clone().count(),
         y.len()
     );
-    println!(
-        "{:.1} us per run, the domain's allocation included",
-        elapsed * 1e6
-    );
+    println!("{run_us:.1} us per run, the domain's allocation included");
     print!("{}", node.memory_report()?);
     if let Some((found, expected)) = wrong.clone().next() {
-        return Err(Error::orchestration(format!(
-            "found {found}, expected {expected}"
-        )));
+        let text = format!("found {found}, expected {expected}");
+        return Err(Error::orchestration(text));
     }
     node.close()
+}
+
+/// The layer as it lies on the two chips.
+struct Layer {
+    half: ChipHandle,
+    sum: Collectives,
+    /// Of each chip: its columns of W1 and its rows of W2.
+    weights: [[DeviceBuffer<f32>; 2]; 2],
+    x: Buffer<f32>,
+    /// Of the input and the output: tokens and columns.
+    shape: [usize; 2],
+}
+
+/// The weights of a chip's half; they stay there.
+fn resident(
+    node: &Worker,
+    chip: u32,
+    model: usize,
+    hidden: usize,
+) -> Result<[DeviceBuffer<f32>; 2], Error> {
+    let matrix = |rows: usize, columns: usize, seed: usize| {
+        let w = node.malloc::<f32>(chip, rows * columns)?;
+        node.copy_to(w, &values(rows * columns, seed))?;
+        w.reshape(&[rows, columns])
+    };
+    let seed = 2 * chip as usize;
+    Ok([
+        matrix(model, hidden, seed)?,
+        matrix(hidden, model, seed + 1)?,
+    ])
+}
+
+impl Layer {
+    /// Computes `y`, which both chips must have got alike.
+    fn run(&self, node: &Worker, y: &mut [f32]) -> Result<(), Error> {
+        let domain = node.run(|orch| self.submit(orch))?;
+        let out = domain.buffer::<f32>("y")?;
+        let mut other = vec![0.0; y.len()];
+        node.copy_from(y, out[0])?;
+        node.copy_from(&mut other, out[1])?;
+        if *y != other {
+            return Err(Error::orchestration("the chips have different results"));
+        }
+        domain.release();
+        Ok(())
+    }
+
+    /// A domain with the partial results of both chips, and their sum in the place of both.
+    fn submit(&self, orch: &mut Orchestrator<'_>) -> Result<Domain, Error> {
+        let n = self.shape[0] * self.shape[1];
+        let buffers = [named::<f32>("y", n)];
+        let domain = orch.allocate_domain("layer", &[0, 1], (n * 4) as u64, &buffers)?;
+        domain.retain_after_run(); // the result is read after the run
+        let out = domain.buffer::<f32>("y")?;
+        for (chip, [w1, w2]) in (0..).zip(&self.weights) {
+            let list = args()
+                .input(&self.x.reshape(&self.shape)?)
+                .input(w1)
+                .input(w2)
+                .output(&out[chip as usize].reshape(&self.shape)?);
+            orch.submit_next_level(&self.half, list, on(chip))?;
+        }
+        self.sum
+            .all_reduce(orch, &out, &out, Reduce::Sum, AllReduce::Ring)?;
+        Ok(domain)
+    }
 }
 
 /// The same layer in one piece.

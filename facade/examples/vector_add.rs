@@ -13,14 +13,16 @@
 use std::error::Error;
 use std::fs::File;
 use std::io::BufWriter;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
 use facade::{
-    Args, ChipArgs, ChipCallable, ChipOrchestrator, Kernel, KernelContext, KernelError, Observe,
-    OrchestrationError, Platform, TaskResult, Worker, args, core_args, on,
+    Args, Buffer, ChipArgs, ChipCallable, ChipHandle, ChipOrchestrator, FunctionHandle, Kernel,
+    KernelContext, KernelError, Observe, OrchestrationError, Orchestrator, Platform, TaskResult,
+    Worker, args, core_args, on,
 };
 
 /// Adds two vectors on chips, and checks the sum in a sub worker.
@@ -112,75 +114,106 @@ fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         node.observe(Observe::Trace)?;
     }
     node.init()?;
-    println!(
-        "{}started in {:.1} ms\n",
-        node.tree()?,
-        began.elapsed().as_secs_f64() * 1e3
-    );
+    let started_ms = began.elapsed().as_secs_f64() * 1e3;
+    println!("{}started in {started_ms:.1} ms\n", node.tree()?);
 
-    let n = usize::try_from(options.elements).unwrap_or(usize::MAX);
-    let (a, b, c) = (
-        node.buffer::<f32>(n)?,
-        node.buffer::<f32>(n)?,
-        node.buffer::<f32>(n)?,
-    );
-    let worst = node.buffer::<f64>(1)?;
-    a.view_mut()?
-        .iter_mut()
-        .enumerate()
-        .for_each(|(i, x)| *x = (i % 1000) as f32 * 1e-3);
-    b.view_mut()?
-        .iter_mut()
-        .enumerate()
-        .for_each(|(i, x)| *x = (i % 777) as f32 * 2e-3);
-
-    // Each chip adds one piece; the check depends on all of them, because it reads what they write.
-    let n_tiles = n.min(options.chips as usize);
-    let tiles = (0..n_tiles).map(|i| (i, i * n / n_tiles..(i + 1) * n / n_tiles));
+    let vectors = Vectors::new(&node, options.elements)?;
+    let tiles = tiles(vectors.len(), options.chips);
     let mut fastest = f64::INFINITY;
     for _ in 0..options.rounds {
         let round = Instant::now();
-        node.run(|orch| {
-            for (chip, tile) in tiles.clone() {
-                let list = args()
-                    .input(&a.slice(tile.clone())?)
-                    .input(&b.slice(tile.clone())?)
-                    .output(&c.slice(tile)?);
-                orch.submit_next_level(&vector_add, list, on(chip as u32))?;
-            }
-            orch.submit_sub(&check, args().input(&a).input(&b).input(&c).output(&worst))
-        })?;
+        node.run(|orch| vectors.submit(orch, &vector_add, &check, &tiles))?;
         fastest = fastest.min(round.elapsed().as_secs_f64());
     }
-
-    for (chip, tile) in tiles {
-        println!(
-            "vector_add of elements {:>9}..{:<9} on {}/chip{chip}",
-            tile.start,
-            tile.end,
-            node.name()
-        );
-    }
-    println!(
-        "check      of elements {:>9}..{n:<9} on {}/sub0",
-        0,
-        node.name()
-    );
-    println!(
-        "largest difference to the reference: {:e}",
-        worst.view()?[0]
-    );
-    let n_tasks = n_tiles + 1;
-    println!(
-        "{n_tasks} tasks in {:.1} us: {:.1} us per task",
-        fastest * 1e6,
-        fastest * 1e6 / n_tasks as f64
-    );
+    report(&node, &vectors, &tiles, fastest)?;
     if let Some(path) = &options.trace {
         write_trace(&node, path)?;
         println!("{}the trace is in {}", node.stats()?, path.display());
     }
     Ok(node.close()?)
+}
+
+/// The memory that all workers of the node share.
+struct Vectors {
+    a: Buffer<f32>,
+    b: Buffer<f32>,
+    /// The sum.
+    c: Buffer<f32>,
+    /// The largest difference to the reference.
+    worst: Buffer<f64>,
+}
+
+impl Vectors {
+    fn new(node: &Worker, elements: u64) -> Result<Self, facade::Error> {
+        let n = usize::try_from(elements).unwrap_or(usize::MAX);
+        let filled = |period: usize, step: f32| {
+            let buffer = node.buffer::<f32>(n)?;
+            let mut view = buffer.view_mut()?;
+            let values = (0..period).cycle().map(|i| i as f32 * step);
+            view.iter_mut()
+                .zip(values)
+                .for_each(|(x, value)| *x = value);
+            drop(view);
+            Ok::<_, facade::Error>(buffer)
+        };
+        Ok(Self {
+            a: filled(1000, 1e-3)?,
+            b: filled(777, 2e-3)?,
+            c: node.buffer::<f32>(n)?,
+            worst: node.buffer::<f64>(1)?,
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.c.len()
+    }
+
+    /// Each chip adds one piece; the check depends on all of them, because it reads what they write.
+    fn submit(
+        &self,
+        orch: &mut Orchestrator<'_>,
+        vector_add: &ChipHandle,
+        check: &FunctionHandle,
+        tiles: &[Range<usize>],
+    ) -> Result<(), facade::Error> {
+        let Self { a, b, c, worst } = self;
+        for (chip, tile) in (0..).zip(tiles) {
+            let list = args()
+                .input(&a.slice(tile.clone())?)
+                .input(&b.slice(tile.clone())?)
+                .output(&c.slice(tile.clone())?);
+            orch.submit_next_level(vector_add, list, on(chip))?;
+        }
+        orch.submit_sub(check, args().input(a).input(b).input(c).output(worst))
+            .map(drop)
+    }
+}
+
+/// One piece of `n` elements for each chip, or fewer where there are fewer elements.
+fn tiles(n: usize, chips: u32) -> Vec<Range<usize>> {
+    let n_tiles = n.min(chips as usize);
+    let tile = |i: usize| i * n / n_tiles..(i + 1) * n / n_tiles;
+    (0..n_tiles).map(tile).collect()
+}
+
+/// What ran where, how exact it was and how fast.
+fn report(
+    node: &Worker,
+    vectors: &Vectors,
+    tiles: &[Range<usize>],
+    fastest: f64,
+) -> Result<(), facade::Error> {
+    let (name, n) = (node.name(), vectors.len());
+    for (chip, Range { start, end }) in tiles.iter().enumerate() {
+        println!("vector_add of elements {start:>9}..{end:<9} on {name}/chip{chip}");
+    }
+    println!("check      of elements {:>9}..{n:<9} on {name}/sub0", 0);
+    let worst = vectors.worst.view()?[0];
+    println!("largest difference to the reference: {worst:e}");
+    let (n_tasks, total_us) = (tiles.len() + 1, fastest * 1e6);
+    let task_us = total_us / n_tasks as f64;
+    println!("{n_tasks} tasks in {total_us:.1} us: {task_us:.1} us per task");
+    Ok(())
 }
 
 fn write_trace(node: &Worker, path: &Path) -> Result<(), Box<dyn Error>> {

@@ -9,8 +9,8 @@
 //! Seventeen core tasks; their order follows from the tensors that they read and write.
 
 use facade::{
-    ChipArgs, ChipCallable, ChipOrchestrator, DType, Kernel, KernelContext, KernelError,
-    OrchestrationError, args, core_args, on,
+    ChipArgs, ChipCallable, ChipOrchestrator, DType, DeviceTensor, Kernel, KernelContext,
+    KernelError, OrchestrationError, args, core_args, on,
 };
 use scenetest::{
     Case, Failure, HostTensor, Random, Scene, SceneContext, TensorError, Tensors, Tolerance,
@@ -44,77 +44,73 @@ fn orchestration(
     orch: &mut ChipOrchestrator<'_>,
     args: &ChipArgs,
 ) -> Result<(), OrchestrationError> {
-    let input = |name: &str| {
-        let at = INPUTS.iter().position(|known| *known == name);
-        args.tensor(at.unwrap_or(usize::MAX))
-    };
-    let (y, k, v) = (args.tensor(14)?, args.tensor(15)?, args.tensor(16)?);
+    let h = attention(orch, args)?;
+    feed_forward(orch, args, &h)
+}
+
+/// The input of this name.
+fn input<'a>(args: &'a ChipArgs, name: &str) -> Result<&'a DeviceTensor, OrchestrationError> {
+    let at = INPUTS.iter().position(|known| *known == name);
+    args.tensor(at.unwrap_or(usize::MAX))
+}
+
+/// From `x` to `h`, with `k` and `v` on the way.
+fn attention(
+    orch: &mut ChipOrchestrator<'_>,
+    args: &ChipArgs,
+) -> Result<DeviceTensor, OrchestrationError> {
+    let input = |name: &str| input(args, name);
     let (x, position) = (input("x")?, args.scalar(0)?);
-    let rows = |name: &str| Ok::<u64, OrchestrationError>(input(name)?.shape()[0]);
+    let (k, v) = (args.tensor(15)?, args.tensor(16)?);
 
     let normed = orch.alloc_like(x)?;
-    orch.submit(
-        "norm",
-        core_args()
-            .input(x)
-            .input(input("norm_in")?)
-            .output(&normed),
-    )?;
-    let q = orch.alloc(DType::F32, &[rows("wq")?])?;
+    let core = core_args().input(x).input(input("norm_in")?);
+    orch.submit("norm", core.output(&normed))?;
+    let q = orch.alloc(DType::F32, &[input("wq")?.shape()[0]])?;
     for (weights, out) in [("wq", &q), ("wk", k), ("wv", v)] {
-        let core = core_args()
-            .input(input(weights)?)
-            .input(&normed)
-            .output(out);
-        orch.submit("multiply", core.blocks(2))?;
+        let core = core_args().input(input(weights)?).input(&normed);
+        orch.submit("multiply", core.output(out).blocks(2))?;
     }
     for (norm, heads) in [("norm_q", &q), ("norm_k", k)] {
         let core = core_args().inout(heads).input(input(norm)?);
         orch.submit("rotate", core.scalar(position))?;
     }
     let attended = orch.alloc_like(&q)?;
-    let core = core_args()
+    let cache = core_args()
         .input(&q)
         .input(input("keys")?)
         .input(input("values")?);
-    orch.submit("attend", core.input(k).input(v).output(&attended))?;
+    orch.submit("attend", cache.input(k).input(v).output(&attended))?;
     let (projected, h) = (orch.alloc_like(x)?, orch.alloc_like(x)?);
-    orch.submit(
-        "multiply",
-        core_args()
-            .input(input("wo")?)
-            .input(&attended)
-            .output(&projected),
-    )?;
+    let core = core_args().input(input("wo")?).input(&attended);
+    orch.submit("multiply", core.output(&projected))?;
     orch.submit("add", core_args().input(x).input(&projected).output(&h))?;
+    Ok(h)
+}
 
-    let normed = orch.alloc_like(x)?;
-    orch.submit(
-        "norm",
-        core_args()
-            .input(&h)
-            .input(input("norm_mid")?)
-            .output(&normed),
-    )?;
-    let gate = orch.alloc(DType::F32, &[rows("w_gate")?])?;
+/// From `h` to `y`.
+fn feed_forward(
+    orch: &mut ChipOrchestrator<'_>,
+    args: &ChipArgs,
+    h: &DeviceTensor,
+) -> Result<(), OrchestrationError> {
+    let input = |name: &str| input(args, name);
+    let y = args.tensor(14)?;
+
+    let normed = orch.alloc_like(h)?;
+    let core = core_args().input(h).input(input("norm_mid")?);
+    orch.submit("norm", core.output(&normed))?;
+    let gate = orch.alloc(DType::F32, &[input("w_gate")?.shape()[0]])?;
     let up = orch.alloc_like(&gate)?;
     for (weights, out) in [("w_gate", &gate), ("w_up", &up)] {
-        let core = core_args()
-            .input(input(weights)?)
-            .input(&normed)
-            .output(out);
-        orch.submit("multiply", core.blocks(2))?;
+        let core = core_args().input(input(weights)?).input(&normed);
+        orch.submit("multiply", core.output(out).blocks(2))?;
     }
-    let (inner, down) = (orch.alloc_like(&gate)?, orch.alloc_like(x)?);
+    let (inner, down) = (orch.alloc_like(&gate)?, orch.alloc_like(h)?);
     orch.submit("gated", core_args().input(&gate).input(&up).output(&inner))?;
-    orch.submit(
-        "multiply",
-        core_args()
-            .input(input("w_down")?)
-            .input(&inner)
-            .output(&down),
-    )?;
-    orch.submit("add", core_args().input(&h).input(&down).output(y))?;
+    let core = core_args().input(input("w_down")?).input(&inner);
+    orch.submit("multiply", core.output(&down))?;
+    orch.submit("add", core_args().input(h).input(&down).output(y))?;
     Ok(())
 }
 

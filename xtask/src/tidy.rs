@@ -101,6 +101,7 @@ const RULES: &[Rule] = &[
     rust::ATOMICS,
     rust::EXPECT_NOT_ALLOW,
     rust::FILE_LENGTH,
+    rust::FUNCTION_LENGTH,
     safety::SAFETY_COMMENT,
     arrows::ARROWS,
     arrows::PORTABLE,

@@ -38,6 +38,13 @@ pub(super) const FILE_LENGTH: Rule = Rule {
     check: lengths,
 };
 
+/// Functions stay small enough to be seen at once.
+pub(super) const FUNCTION_LENGTH: Rule = Rule {
+    name: "function-length",
+    reason: "a function that does not fit on a screen does several things, and each of them has a name",
+    check: function_lengths,
+};
+
 fn module_docs(tree: &Tree<'_>) -> Vec<Finding> {
     let begins = |text: &str| {
         text.lines()
@@ -166,6 +173,47 @@ fn lengths(tree: &Tree<'_>) -> Vec<Finding> {
             Finding::at(&file.path, max(file) + 1, what)
         })
         .collect()
+}
+
+/// Lines of a function at most, from its `fn` to its closing brace.
+const FUNCTION_MAX: usize = 70;
+
+/// In sources and examples; a test may be a long table.
+fn function_lengths(tree: &Tree<'_>) -> Vec<Finding> {
+    let is_checked = |file: &&File| {
+        let mut dirs = file.path.split('/');
+        dirs.any(|part| ["src", "examples"].contains(&part)) && !file.path.ends_with("tests.rs")
+    };
+    tree.ending("rs")
+        .filter(is_checked)
+        .flat_map(long_functions)
+        .collect()
+}
+
+/// Goes by the indentation, which rustfmt gives: a function ends at the first brace below its start.
+fn long_functions(file: &File) -> Vec<Finding> {
+    let lines = lines(&file.text);
+    let mut found = Vec::new();
+    for (nth, Line { code, .. }) in lines.iter().enumerate() {
+        let is_whole = code.trim_end().ends_with([';', '}']);
+        if is_whole || !has_word(code, "fn ") {
+            continue;
+        }
+        let indent = &code[..code.len() - code.trim_start().len()];
+        let ends = |line: &Line| {
+            let rest = line.code.strip_prefix(indent).unwrap_or(" ");
+            rest.starts_with('}') || rest.starts_with(')') && rest.ends_with(';')
+        };
+        let n_lines = 2 + lines[nth + 1..]
+            .iter()
+            .take_while(|line| !ends(line))
+            .count();
+        if n_lines > FUNCTION_MAX {
+            let what = format!("a function of {n_lines} lines, where {FUNCTION_MAX} are the most");
+            found.push(Finding::at(&file.path, nth + 1, what));
+        }
+    }
+    found
 }
 
 /// Whether `word` stands in `code`, not as the end of a longer word.

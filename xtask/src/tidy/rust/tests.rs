@@ -1,6 +1,6 @@
 //! Module docs and prints.
 
-use super::{ATOMICS, EXPECT_NOT_ALLOW, FILE_LENGTH, MODULE_DOC, NO_PRINT};
+use super::{ATOMICS, EXPECT_NOT_ALLOW, FILE_LENGTH, FUNCTION_LENGTH, MODULE_DOC, NO_PRINT};
 use crate::{fixture::Fixture, tidy::tests::check_finds};
 
 #[test]
@@ -122,4 +122,23 @@ fn a_file_that_is_too_long_is_found_where_it_becomes_so() {
         ),
     ];
     check_finds(&FILE_LENGTH, &fixture, &expected);
+}
+
+#[test]
+fn a_function_that_is_too_long_is_found_and_the_next_one_is_not_its_end() {
+    let mut fixture = Fixture::new(&["lifecycle"]);
+    let function = |n_lines: usize| {
+        let body = "        {\n        }\n".repeat((n_lines - 2) / 2);
+        format!("    fn f() {{\n{body}    }}\n")
+    };
+    let declared = "    fn declared(\n        &self,\n    ) -> u32;\n    fn short() {}\n";
+    let text = format!(
+        "//! A.\ntrait A {{\n{declared}{}{}}}\n",
+        function(70),
+        function(72)
+    );
+    fixture.write("lifecycle/src/a.rs", &text);
+    fixture.write("lifecycle/src/a/tests.rs", &text);
+    let expected = [("lifecycle/src/a.rs", 77, "a function of 72 lines")];
+    check_finds(&FUNCTION_LENGTH, &fixture, &expected);
 }
