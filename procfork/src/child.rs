@@ -9,7 +9,8 @@ use crate::cause::ExitCause;
 use crate::death_word::DeathWord;
 use crate::pid::Pid;
 use crate::signal::Signal;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{AtomicU32, Mutex, MutexGuard, lock};
+use crate::sys::own::Own;
 use crate::sys::page::LifePage;
 use crate::sys::prctl;
 use crate::sys::process;
@@ -25,14 +26,16 @@ use crate::sys::wait::{self, Take};
 /// Dropping a child that still runs kills it.
 ///
 /// All methods take `&self` and may be called from several threads. In a forked copy of the
-/// parent the value is inert: every operation says [`ChildError::NotParent`].
+/// parent the value is inert: every operation says [`ChildError::NotParent`], and nothing is
+/// signalled, closed or unmapped when it is dropped.
 pub struct Child {
     name: String,
     pid: Pid,
     /// The process that forked it.
     parent: Pid,
-    pidfd: OwnedFd,
-    page: LifePage,
+    pidfd: Own<OwnedFd>,
+    /// Hidden from the children that this process forks later.
+    page: Own<LifePage>,
     /// What its descendants are known by; see `sweep`.
     mark: String,
     /// The process group that it was put into, unless it inherited its parent's.
@@ -148,8 +151,8 @@ impl Child {
             name,
             pid,
             parent,
-            pidfd,
-            page,
+            pidfd: Own::new(pidfd),
+            page: Own::new(page),
             mark,
             group,
             // Asked after it was made, by the same thread that made it.
@@ -169,8 +172,11 @@ impl Child {
     }
 
     /// Its pidfd: readable once it has ended, for `poll` beside other descriptors.
+    ///
+    /// In a forked copy of the parent a mere number, which this process may have given to another
+    /// descriptor.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
-        self.pidfd.as_fd()
+        self.pidfd.anywhere().as_fd()
     }
 
     /// The process group that it was put into; `None` if it inherited its parent's.
@@ -180,16 +186,21 @@ impl Child {
 
     /// The word that the kernel marks first when the child dies, long before the pidfd becomes
     /// readable if the child has much memory. For waiters that sleep on futex words.
+    ///
+    /// In a forked copy of the parent a word that tells nothing, as before the child has come up.
+    /// Ask there again: a word that was taken before the fork is not mapped after it.
     pub fn death_word(&self) -> DeathWord<'_> {
-        DeathWord::new(self.page.parents_word(), self.pid)
+        let word = self.page.get().map_or(&NO_WORD, LifePage::parents_word);
+        DeathWord::new(word, self.pid)
     }
 
     /// What the child left to say: the error that its function returned, the message of its panic,
-    /// or the step of its set-up that failed. `None` if there was nothing, or not yet.
+    /// or the step of its set-up that failed. `None` if there was nothing, or not yet, and in a
+    /// forked copy of the parent.
     ///
     /// At most some 3900 bytes; what the child wrote is not trusted to be well-formed text.
     pub fn last_words(&self) -> Option<String> {
-        self.page.words()
+        self.page.get()?.words()
     }
 
     /// How the child ended, or `None` while it has not. One system call, none once it is known.
@@ -265,9 +276,9 @@ impl Child {
         &self.mark
     }
 
-    /// Where its page is mapped in this process.
-    pub(crate) fn page_address(&self) -> usize {
-        self.page.address()
+    /// Where its page is mapped, in the process that forked it.
+    pub(crate) fn page_address(&self) -> Option<usize> {
+        self.page.get().map(LifePage::address)
     }
 
     /// Whether all that descends from it is below this process, also what has lost its parents.
@@ -275,12 +286,22 @@ impl Child {
         self.parent_adopts && self.is_own() && adopts_orphans()
     }
 
-    pub(crate) fn fate(&self) -> Fate {
+    fn fate(&self) -> Fate {
         *lock(&self.fate)
     }
 
+    /// Whether this process forked it.
     pub(crate) fn is_own(&self) -> bool {
-        self.parent == Pid::this()
+        self.pidfd.is_own()
+    }
+
+    /// Whether the kernel still has it, running or as a zombie: then its number was its own in
+    /// whatever was asked about that number before. Not so once it is reaped, by this process's
+    /// own wait or by somebody else's (`waitpid(-1)`). One system call.
+    pub(crate) fn is_held(&self) -> bool {
+        let seen = self.is_own().then(|| wait::ended(self.pidfd(), Take::Peek));
+        matches!(seen, Some(Ok(None)))
+            || matches!(seen, Some(Ok(Some(cause))) if cause != ExitCause::Lost)
     }
 
     /// Takes an ended child out of the kernel's table. From here on its numbers may be reused.
@@ -318,12 +339,12 @@ impl Child {
     /// The group that it was put into, while this child proves that the group is still the one
     /// meant: it is in it, or its zombie is, so that the number cannot name another.
     pub(crate) fn proven_group(&self) -> Option<Pid> {
-        let fate = lock(&self.fate);
-        let held = self.is_own() && !matches!(*fate, Fate::Reaped(_));
-        let group = self.group.filter(|_| held)?;
-        process::group_of(self.pid)
-            .is_ok_and(|now| now == group)
-            .then_some(group)
+        // Not reaped by another thread between the two questions.
+        let _fate = lock(&self.fate);
+        let group = self.group?;
+        let inside = process::group_of(self.pid).is_ok_and(|now| now == group);
+        // Asked last: it says whose group that was.
+        (inside && self.is_held()).then_some(group)
     }
 
     /// Looks for the end and keeps it. The zombie stays.
@@ -342,11 +363,11 @@ impl Child {
     }
 
     fn check_parent(&self) -> Result<(), ChildError> {
-        let caller = Pid::this();
-        if self.parent == caller {
+        if self.is_own() {
             return Ok(());
         }
         let (name, pid, parent) = (self.name.clone(), self.pid, self.parent);
+        let caller = Pid::this();
         Err(ChildError::NotParent {
             name,
             pid,
@@ -363,9 +384,12 @@ fn adopts_orphans() -> bool {
 /// How long dropping a running child waits for the kernel to end it.
 const DROP_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Dropped children that the kernel had not ended in time (they hang in a driver), with the
-/// process whose children they are. Reaped when the next one is dropped.
-static LEFT: Mutex<Vec<(Pid, OwnedFd)>> = Mutex::new(Vec::new());
+/// Dropped children that the kernel had not ended in time (they hang in a driver). Reaped when the
+/// next one is dropped.
+static LEFT: Mutex<Vec<Own<OwnedFd>>> = Mutex::new(Vec::new());
+
+/// Stands for the death word where there is none.
+static NO_WORD: AtomicU32 = AtomicU32::new(0);
 
 impl Drop for Child {
     fn drop(&mut self) {
@@ -378,19 +402,17 @@ impl Drop for Child {
         }
         reap_left();
         if let Ok(None) = self.reap()
-            && let Ok(pidfd) = self.pidfd.try_clone()
+            && let Ok(pidfd) = self.pidfd().try_clone_to_owned()
         {
-            lock(&LEFT).push((self.parent, pidfd));
+            lock(&LEFT).push(Own::new(pidfd));
         }
     }
 }
 
-/// Reaps what was left, as far as it has ended by now. Entries that came with a fork stay: their
-/// descriptors are closed in this process, and must not be closed again.
+/// Reaps what was left, as far as it has ended by now. Entries that came with a fork go.
 fn reap_left() {
-    let this = Pid::this();
     let still_there = |pidfd: &OwnedFd| matches!(wait::ended(pidfd.as_fd(), Take::Reap), Ok(None));
-    lock(&LEFT).retain(|(parent, pidfd)| *parent != this || still_there(pidfd));
+    lock(&LEFT).retain(|left| left.get().is_some_and(still_there));
 }
 
 impl fmt::Debug for Child {

@@ -13,8 +13,12 @@ use crate::signal::Signal;
 use crate::sweep::Stray;
 use crate::sync::{Mutex, lock};
 use crate::sys::epoll::Epoll;
+use crate::sys::own::Own;
 
 /// The children of one parent, usually of one tree.
+///
+/// In a forked copy of the parent the value is inert, as each [`Child`] of it is: it takes no new child, and an attempt to
+/// end those that it has signals nobody and names them all as survivors.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,7 +38,7 @@ use crate::sys::epoll::Epoll;
 #[derive(Debug)]
 pub struct Children {
     members: Vec<Member>,
-    epoll: Epoll,
+    epoll: Own<Epoll>,
 }
 
 #[derive(Debug)]
@@ -92,7 +96,7 @@ impl Children {
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             members: Vec::new(),
-            epoll: Epoll::new()?,
+            epoll: Own::new(Epoll::new()?),
         })
     }
 
@@ -106,9 +110,12 @@ impl Children {
     ///
     /// # Errors
     ///
-    /// Those of `epoll_ctl`: no memory in the kernel. The child is killed then, as when dropped.
+    /// Those of `epoll_ctl`: no memory in the kernel; and the set or the child is that of another
+    /// process. The child is killed then, as when dropped.
     pub fn push(&mut self, child: Child) -> io::Result<()> {
-        self.epoll.add(child.pidfd(), key(child.pid()))?;
+        let own = self.epoll.get().filter(|_| child.is_own());
+        let epoll = own.ok_or_else(|| io::Error::other("made in another process"))?;
+        epoll.add(child.pidfd(), key(child.pid()))?;
         self.members.push(Member {
             child,
             reported: Mutex::new(false),
@@ -164,7 +171,8 @@ impl Children {
     pub fn poll_ended(&self) -> Result<Vec<(Pid, ExitCause)>, ChildError> {
         let mut ended = Vec::new();
         loop {
-            let ready = self.epoll.ready(None).unwrap_or_default();
+            let ready = self.epoll.get().map(|epoll| epoll.ready(None));
+            let ready = ready.and_then(Result::ok).unwrap_or_default();
             let known = ended.len();
             for member in self
                 .members
@@ -253,7 +261,7 @@ impl Children {
 /// Readable while a child has ended that [`Children::poll_ended`] has not reported yet.
 impl AsFd for Children {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+        self.epoll.anywhere().as_fd()
     }
 }
 
@@ -263,7 +271,7 @@ impl Member {
     }
 
     /// The end, once.
-    fn report(&self, epoll: &Epoll) -> Result<Option<(Pid, ExitCause)>, ChildError> {
+    fn report(&self, epoll: &Own<Epoll>) -> Result<Option<(Pid, ExitCause)>, ChildError> {
         let Some(cause) = self.child.try_wait()? else {
             return Ok(None);
         };
@@ -271,9 +279,9 @@ impl Member {
     }
 
     /// Takes the pidfd out of the epoll set; true for the first caller.
-    fn forget_in(&self, epoll: &Epoll) -> bool {
+    fn forget_in(&self, epoll: &Own<Epoll>) -> bool {
         let mut reported = lock(&self.reported);
-        if !*reported {
+        if let (false, Some(epoll)) = (*reported, epoll.get()) {
             // It was added by `push`, and this is the only place that removes it.
             let _ = epoll.remove(self.child.pidfd());
         }

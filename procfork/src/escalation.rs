@@ -104,10 +104,8 @@ impl Child {
     ///
     /// [`ChildError::StillThere`] when even `SIGKILL` did not end it in time. It can be tried again.
     pub fn terminate(&self, grace: Duration) -> Result<Termination, ChildError> {
-        self.terminate_with(
-            Escalation::after(grace),
-            Instant::now() + grace + KILL_PATIENCE,
-        )
+        let deadline = after(grace.saturating_add(KILL_PATIENCE));
+        self.terminate_with(Escalation::after(grace), deadline)
     }
 
     /// Ends the child by this plan, until the deadline. The grace period is cut at the deadline.
@@ -143,18 +141,32 @@ impl Child {
     ///
     /// A failure means that it has ended, which the wait that follows finds.
     fn ask(&self) {
-        let _ = process::signal_pidfd(self.pidfd(), Signal::TERM);
-        let _ = process::signal_pidfd(self.pidfd(), Signal::CONT);
+        self.send(Signal::TERM);
+        self.send(Signal::CONT);
     }
 
     /// `SIGKILL` to the child alone.
     fn kill(&self) {
-        let _ = process::signal_pidfd(self.pidfd(), Signal::KILL);
+        self.send(Signal::KILL);
+    }
+
+    /// To an own child only: in a forked copy of the parent the number of the pidfd may be that of another.
+    fn send(&self, signal: Signal) {
+        if self.is_own() {
+            let _ = process::signal_pidfd(self.pidfd(), signal);
+        }
     }
 
     fn has_ended(&self) -> bool {
         matches!(self.try_wait(), Ok(Some(_)))
     }
+}
+
+/// So long from now; a time beyond what the clock can hold is one that nobody lives to see.
+fn after(time: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+    let now = Instant::now();
+    now.checked_add(time).unwrap_or_else(|| now + FAR)
 }
 
 /// One attempt to end some children of this process. It reaps none of them.
@@ -197,7 +209,7 @@ impl Attempt<'_> {
             .iter()
             .filter(|child| !child.has_ended())
             .for_each(|child| child.ask());
-        self.wait(self.deadline.min(Instant::now() + self.plan.grace));
+        self.wait(self.deadline.min(after(self.plan.grace)));
     }
 
     fn kill(&self) {

@@ -50,8 +50,10 @@
 //!
 //! # What it refuses
 //!
-//! It never forks a process with threads, never waits without a deadline, never reaps a child that
-//! it did not make, and never signals a bare number.
+//! It never forks a process with threads, never waits for what a child does without a deadline, never
+//! reaps a child that it did not make, and never signals a bare number. (Three waits have none, and
+//! end with what the kernel or this crate does: the reaping of a child that could not be set up and
+//! was just killed, the keeper thread's start of a program, and the join of a pump that was stopped.)
 #![deny(unsafe_code)]
 
 #[cfg(doctest)]

@@ -31,6 +31,8 @@ struct Own {
     /// not the ownership.
     pid: Pid,
     inherited: Option<Owned>,
+    /// That no page can be owned here, which each attempt would leave one for.
+    refused: bool,
     shareable: Option<Shareable>,
 }
 
@@ -64,8 +66,9 @@ static OWN: Mutex<Option<Own>> = Mutex::new(None);
 pub(crate) fn own_word() -> Option<DeathWord<'static>> {
     with_own(|own| {
         let spare = own.shareable.map(|shareable| shareable.owned);
-        if own.inherited.or(spare).is_none() {
+        if own.inherited.or(spare).is_none() && !own.refused {
             own.inherited = take(LifePage::anonymous().ok()?);
+            own.refused = own.inherited.is_none();
         }
         own.inherited.or(spare).map(Owned::word)
     })
@@ -90,9 +93,11 @@ pub(crate) fn known_source() -> Option<PageSource> {
 pub(crate) fn adopt(page: LifePage) -> &'static LifePage {
     let page = leak(page);
     // Where the word cannot be owned the page still carries the last words.
+    let inherited = own(page);
     *lock(&OWN) = Some(Own {
         pid: Pid::this(),
-        inherited: own(page),
+        inherited,
+        refused: inherited.is_none(),
         shareable: None,
     });
     page
@@ -141,6 +146,7 @@ fn with_own<T>(f: impl FnOnce(&mut Own) -> Option<T>) -> Option<T> {
     f(own.insert(current.unwrap_or(Own {
         pid: this,
         inherited: None,
+        refused: false,
         shareable: None,
     })))
 }

@@ -51,8 +51,10 @@ use crate::sys::spawn::{Program, is_in_program};
 /// `args` in its [`ChildContext`](crate::ChildContext). Descriptors that are given or kept have the
 /// same numbers in the child.
 ///
-/// From a thread that is not the main one, the child is made by a keeper thread, which is started
-/// once and lasts; the process cannot [`fork`](crate::fork()) after that. A process that spawns keeps
+/// From a thread that is not the main one, the child is made by a keeper thread, which lasts; the
+/// process cannot [`fork`](crate::fork()) after that. The child has the CPUs and the nice value of
+/// the calling thread all the same; what else the kernel keeps by thread is that of the first caller
+/// with this nice value. A process that spawns keeps
 /// one descriptor of its own open, for its children to watch it by.
 ///
 /// # Errors

@@ -80,16 +80,16 @@ impl fmt::Display for Stray {
 pub(crate) const MARK: &std::ffi::CStr = c"PROCFORK_ANCESTORS";
 
 /// The children that are being ended, and everything found to descend from them.
-pub(crate) struct Family {
-    roots: Vec<Root>,
+pub(crate) struct Family<'a> {
+    roots: Vec<Root<'a>>,
     found: Vec<Pinned>,
     /// Whether all that may be found is below this process.
     all_below: bool,
 }
 
-/// What is needed of a child after it has ended.
-struct Root {
-    pid: Pid,
+/// A child, and what is needed of it after it has ended.
+struct Root<'a> {
+    child: &'a Child,
     /// When it was made: older processes do not descend from it.
     born: u64,
     leads: Option<Pid>,
@@ -103,9 +103,9 @@ struct Pinned {
     proof: Proof,
 }
 
-impl Family {
+impl<'a> Family<'a> {
     /// The children and what is below them now.
-    pub(crate) fn of(children: &[&Child]) -> Self {
+    pub(crate) fn of(children: &[&'a Child]) -> Self {
         let roots = children.iter().filter_map(|child| Root::of(child));
         let mut family = Self {
             roots: roots.collect(),
@@ -190,7 +190,8 @@ impl Family {
     /// The group that an unreaped child leads is that child's. Other children of this process in
     /// it are known to it as such, and theirs to end and to reap.
     fn add_groups(&mut self, all: &[ProcessInfo]) {
-        let led: HashSet<Pid> = self.roots.iter().filter_map(|root| root.leads).collect();
+        let held = self.roots.iter().filter(|root| root.child.is_held());
+        let led: HashSet<Pid> = held.filter_map(|root| root.leads).collect();
         let own = Some(Pid::this());
         let inside = |info: &&ProcessInfo| {
             info.parent != own && info.group.is_some_and(|group| led.contains(&group))
@@ -210,9 +211,11 @@ impl Family {
         self.pin(marked, Proof::Mark);
     }
 
-    /// Numbers that are held: by a zombie of ours, or by a process that was alive just now.
+    /// Numbers that are held just now: by a child that nobody has reaped, or by a process that lives. Asked after the
+    /// table was read, so that they meant the same processes in it.
     fn known(&self) -> impl Iterator<Item = Pid> {
-        let roots = self.roots.iter().map(|root| root.pid);
+        let roots = self.roots.iter().filter(|root| root.child.is_held());
+        let roots = roots.map(|root| root.child.pid());
         let alive = self.found.iter().filter(|found| !found.has_ended());
         roots.chain(alive.map(|found| found.info.pid))
     }
@@ -221,7 +224,7 @@ impl Family {
     fn pin(&mut self, processes: Vec<ProcessInfo>, proof: Proof) -> bool {
         let before = self.found.len();
         for info in processes {
-            let root = self.roots.iter().any(|root| root.pid == info.pid);
+            let root = self.roots.iter().any(|root| root.child.pid() == info.pid);
             if !root && !self.found.iter().any(|found| found.info.is_same(&info)) {
                 self.found.extend(Pinned::new(info, proof));
             }
@@ -230,13 +233,17 @@ impl Family {
     }
 }
 
-impl Root {
-    fn of(child: &Child) -> Option<Self> {
+impl<'a> Root<'a> {
+    /// `None` for a child that is reaped, and for a copy of another process's: its number may be anybody's.
+    fn of(child: &'a Child) -> Option<Self> {
         let born = ProcessInfo::of(child.pid()).ok()?.start_time;
+        if !child.is_held() {
+            return None;
+        }
         let leads = child.proven_group().filter(|group| *group == child.pid());
-        let page = Mapped::find(child.page_address());
+        let page = child.page_address().and_then(Mapped::find);
         Some(Self {
-            pid: child.pid(),
+            child,
             born,
             leads,
             mark: child.mark().to_owned(),

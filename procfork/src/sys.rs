@@ -19,6 +19,7 @@ pub(crate) mod epoll;
 pub(crate) mod fds;
 pub(crate) mod futex;
 pub(crate) mod memory;
+pub(crate) mod own;
 pub(crate) mod page;
 pub(crate) mod prctl;
 pub(crate) mod process;

@@ -23,7 +23,7 @@
 //! | "Parent" means the *thread* that created the child. | [`fork`](crate::fork) runs only in a process of one thread, which is the main thread. `spawn` from another thread goes through a keeper thread that never ends. |
 //! | It is cleared in the child of a fork. | Every child that procfork makes arms its own. |
 //! | It is cleared by exec of a set-user-ID, set-group-ID or capability binary. | Cannot be re-armed from outside; such a program is found by the group kill and by the sweep. |
-//! | It is cleared when the effective or file-system user or group id changes. | [`ParentWatch::rearm`] after such a change; [`ParentWatch::armed`] reads it back. [`ParentWatch::is_alive`] works without it. |
+//! | It is cleared when the effective or file-system user or group id changes, or capabilities are gained (`unshare` or `setns` into a user namespace). | [`ParentWatch::rearm`] after such a change; [`ParentWatch::armed`] reads it back. [`ParentWatch::is_alive`] works without it. |
 //! | It is sent again when a subreaper that adopted the child dies. | Harmless: the child is dead by then, and a death signal other than `SIGKILL` is sent for a reason each time. |
 //! | A signal can be blocked, ignored or caught. | The default is `SIGKILL`, which cannot. Masks and dispositions are reset before the child's function runs. |
 //! | The sender needs the permission to signal the receiver. | A child that raises its privileges escapes the signal, not the check of words and pid. |

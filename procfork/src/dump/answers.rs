@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Limits;
 use super::capture::{Captured, Snapshot};
@@ -16,6 +16,7 @@ use crate::sys::answer::{self, Area};
 use crate::sys::futex::{self, Expect};
 use crate::sys::memory::memory_file;
 use crate::sys::process;
+use crate::sys::wait;
 
 /// A memory file into which a process writes its stacks when it is signalled.
 ///
@@ -108,13 +109,15 @@ impl Answers {
         limits: &Limits,
         mut captured: Captured,
     ) -> Captured {
-        // Pinned and checked: signals go to a thread of this process and no other.
-        let pinned = process::open_pidfd(process.pid);
-        if pinned.is_err() || !process.is_current() {
+        // The pidfd tells when the process ends; it does not hold its number, which is the process's own until somebody
+        // reaps it. Of an own child that is this program. If another takes the number in the moment between the look at
+        // what it catches and the signal, it is one that would be killed only if it did not catch that signal.
+        let pinned = process::open_pidfd(process.pid).ok();
+        let Some(pidfd) = pinned.filter(|_| process.is_current()) else {
             return captured;
-        }
+        };
         for thread in &mut captured.threads {
-            match self.ask_thread(process.pid, thread.tid, limits) {
+            match self.ask_thread((process.pid, pidfd.as_fd()), thread.tid, limits) {
                 Ok((snapshot, maps)) => {
                     captured.way = Way::Handler;
                     captured.maps = Some(maps);
@@ -128,7 +131,7 @@ impl Answers {
 
     fn ask_thread(
         &self,
-        pid: Pid,
+        (pid, pidfd): (Pid, BorrowedFd<'_>),
         tid: Pid,
         limits: &Limits,
     ) -> Result<(Snapshot, String), Unreadable> {
@@ -138,9 +141,13 @@ impl Answers {
                 "from outside, and it does not listen".into(),
             ));
         }
+        // It was given up on in the middle of an earlier answer, and may still write.
+        if self.area.is_writing() {
+            return Err(Unreadable::NoAnswer);
+        }
         self.area.ask(tid);
         answer::signal_thread(pid, tid, Self::signal()).map_err(failed)?;
-        self.wait(Instant::now() + limits.per_thread)?;
+        self.wait(pidfd, Instant::now() + limits.per_thread)?;
         let answer = self.area.answer();
         let stack = (answer.stack.0, answer.stack.1.min(limits.stack_bytes));
         let bytes = self.read(stack).map_err(failed)?;
@@ -155,14 +162,18 @@ impl Answers {
     }
 
     /// Until the thread has answered. One that is in the middle of it at the deadline needs only
-    /// some system calls more, which the kernel bounds.
-    fn wait(&self, deadline: Instant) -> Result<(), Unreadable> {
+    /// some system calls more, and gets [`FINISH`] for them: it may have been stopped or killed there.
+    fn wait(&self, pidfd: BorrowedFd<'_>, deadline: Instant) -> Result<(), Unreadable> {
         while let Some((word, value)) = self.area.pending() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() && self.area.withdraw() {
+            let now = Instant::now();
+            let left = deadline.saturating_duration_since(now);
+            if left.is_zero() && (self.area.withdraw() || now >= deadline + FINISH) {
                 return Err(Unreadable::NoAnswer);
             }
-            let pause = left.max(std::time::Duration::from_millis(1));
+            if wait::wait_readable(pidfd, now).unwrap_or(true) {
+                return Err(Unreadable::Ended);
+            }
+            let pause = left.clamp(SLICE, 10 * SLICE);
             // Whatever it says, the word is looked at again.
             let _ = futex::wait_one(Expect { word, value }, Some(pause));
         }
@@ -182,6 +193,12 @@ impl AsFd for Answers {
         self.file.as_fd()
     }
 }
+
+/// How long after its deadline a thread that is in the middle of its answer is waited for.
+const FINISH: Duration = Duration::from_secs(1);
+
+/// The shortest sleep between two looks at the answer; the longest is ten of them, after which the process is looked at.
+const SLICE: Duration = Duration::from_millis(1);
 
 /// Whether the process catches this signal: one that does not would be killed by it.
 fn handles(pid: Pid, signal: Signal) -> bool {

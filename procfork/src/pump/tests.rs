@@ -92,3 +92,16 @@ fn a_join_returns_at_its_deadline_although_somebody_holds_the_pipe() {
     };
     assert_eq!(pump.join(Instant::now()).unwrap(), expected);
 }
+
+#[test]
+fn a_join_returns_at_its_deadline_although_somebody_writes_without_end() {
+    let endless = std::fs::File::open("/dev/zero").unwrap();
+    let pump = Pump::new(endless.into(), SMALL).unwrap();
+    let (answer, joined) = std::sync::mpsc::channel();
+    std::thread::spawn(move || answer.send(pump.join(Instant::now())));
+    let output = joined
+        .recv_timeout(Duration::from_secs(20))
+        .unwrap()
+        .unwrap();
+    assert!(!output.complete && output.dropped > 0);
+}

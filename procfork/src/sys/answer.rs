@@ -102,6 +102,11 @@ impl Area {
         (state != ANSWERED).then_some((word, state))
     }
 
+    /// Whether a thread is in the middle of its answer; for ever, if it was killed or stopped in it.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.header().state.load(Ordering::Relaxed) == WRITING
+    }
+
     /// Withdraws the question: a late handler finds nothing to do. False if it is writing just now.
     pub(crate) fn withdraw(&self) -> bool {
         let state = &self.header().state;
@@ -149,7 +154,8 @@ pub(crate) fn listen(signal: Signal, area: &'static Area, file: RawFd) -> io::Re
         .map(drop)
 }
 
-/// `tgkill()`: signals one thread of a process that the caller holds by a pidfd.
+/// `tgkill()`: signals one thread of a process. Of the one that is meant only while the number of the process is held, as
+/// that of an own child is until it is reaped.
 pub(crate) fn signal_thread(pid: Pid, tid: Pid, signal: Signal) -> io::Result<()> {
     // SAFETY: plain numbers.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, pid.raw(), tid.raw(), signal.number()) };

@@ -8,8 +8,8 @@ use super::{checked, retry};
 
 /// Closes every descriptor from 3 upwards that is not listed.
 ///
-/// `close_range(2)` over the gaps; where the kernel lacks it (before 5.9), one by one from
-/// `/proc/self/fd`. For the child's side of a fork only: owners of the closed descriptors that
+/// `close_range(2)` over the gaps; where the kernel lacks it (before 5.9) or a filter of system calls
+/// that does not know it refuses it, one by one from `/proc/self/fd`. For the child's side of a fork only: owners of the closed descriptors that
 /// were copied with the memory must never run.
 pub(crate) fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
     let mut keep: Vec<u32> = keep
@@ -18,7 +18,9 @@ pub(crate) fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
         .collect();
     keep.sort_unstable();
     match close_gaps(&keep) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => close_listed(&keep),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+            close_listed(&keep)
+        }
         other => other,
     }
 }

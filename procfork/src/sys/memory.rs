@@ -22,6 +22,9 @@ pub(crate) fn memory_file(label: &CStr, len: usize) -> io::Result<File> {
 
 /// A shared mapping, zero-filled at first, unmapped when dropped.
 ///
+/// One that is hidden from children is kept in an [`Own`](super::own::Own): a copy of this value in a forked process has
+/// nothing mapped, and must neither be read nor dropped.
+///
 /// Nobody gets a reference to its bytes except as atomics: other processes write to it.
 #[derive(Debug)]
 pub(crate) struct SharedMapping {
@@ -57,7 +60,8 @@ impl SharedMapping {
         Ok(Self { start, len })
     }
 
-    /// `madvise(MADV_DONTFORK)`: children forked from now on do not get this mapping.
+    /// `madvise(MADV_DONTFORK)`: children forked from now on do not get this mapping. See the type for what that asks of
+    /// the caller.
     pub(crate) fn hide_from_children(&self) -> io::Result<()> {
         // SAFETY: the range is exactly this mapping; the advice changes nothing in this process.
         checked(unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_DONTFORK) })
@@ -72,7 +76,7 @@ impl SharedMapping {
 
 impl Drop for SharedMapping {
     fn drop(&mut self) {
-        // SAFETY: the range is exactly this mapping, and borrows of it have ended.
+        // SAFETY: the range is exactly this mapping, in this process (see the type), and borrows of it have ended.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }

@@ -1,7 +1,8 @@
 //! Where processes hang: names of all threads, read without their help, and without a trace left.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::os::fd::AsRawFd as _;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::thread;
 
 use procfork::dump::{Answers, Dumper, Limits, ProcessDump, StackEnd, ThreadDump, Unreadable, Way};
@@ -354,4 +355,51 @@ pub(crate) fn where_tracing_is_not_permitted_the_process_answers_by_its_handler(
     deaf_gate.open();
     assert_eq!(listener.wait(soon()).unwrap(), ExitCause::Exited(0));
     assert_eq!(deaf.wait(soon()).unwrap(), ExitCause::Exited(0));
+}
+
+/// Where the handler of the next test finds the file for its answer.
+static ANSWER_FILE: AtomicI32 = AtomicI32::new(-1);
+
+/// Says that it writes, and never gets any further, as a process does that is stopped there.
+extern "C" fn begin_an_answer(_: i32) {
+    static WRITING: u32 = 2;
+    let file = ANSWER_FILE.load(Ordering::Relaxed);
+    // SAFETY: four bytes that live for the call.
+    unsafe { libc::pwrite(file, (&raw const WRITING).cast(), 4, 0) };
+    loop {
+        // SAFETY: waits for a signal.
+        unsafe { libc::pause() };
+    }
+}
+
+pub(crate) fn an_answer_that_is_begun_and_never_ended_is_given_up() {
+    let (gate, line) = (Gate::new(), Line::new());
+    let answers = Answers::new().unwrap();
+    let options = ForkOptions::new("stuck").keep(gate.fd()).keep(line.fd());
+    let stuck = fork(options.give(answers.descriptor().unwrap()), |context| {
+        ANSWER_FILE.store(context.fds[0].as_raw_fd(), Ordering::Relaxed);
+        let handler: extern "C" fn(i32) = begin_an_answer;
+        let number = Answers::signal().number();
+        // SAFETY: the handler makes two system calls that are allowed in one.
+        unsafe { libc::signal(number, handler as libc::sighandler_t) };
+        line.say("here");
+        gate.wait();
+    });
+    let stuck = stuck.unwrap();
+    line.hear();
+    until(|| procfork::ProcessInfo::of(stuck.pid()).unwrap().state == ProcessState::Sleeping);
+    if !give_up_tracing() {
+        procfork::testing::skip("only a process that may trace anything can lose that right");
+    }
+    // The second one finds the file in use by the first.
+    for _ in 0..2 {
+        let dump = dumper().process(stuck.pid(), Some(&answers)).unwrap();
+        let end = &dump.threads[0].end;
+        assert!(
+            matches!(end, StackEnd::Unreadable(Unreadable::NoAnswer)),
+            "{dump}"
+        );
+    }
+    stuck.signal(Signal::KILL).unwrap();
+    stuck.wait(soon()).unwrap();
 }

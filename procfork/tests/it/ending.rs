@@ -36,6 +36,14 @@ pub(crate) fn a_stopped_child_gets_to_handle_the_polite_request() {
     assert_eq!(ended.cause.signal(), Some(Signal::TERM));
 }
 
+pub(crate) fn a_grace_period_without_end_is_one_that_nobody_lives_to_see() {
+    let child = child("child", |context| {
+        let _ = context.parent.wait_gone(None);
+    });
+    let ended = child.terminate(Duration::MAX).unwrap();
+    assert_eq!(ended.stage, Stage::Asked);
+}
+
 pub(crate) fn a_child_that_ignores_the_request_is_killed_after_the_grace_period() {
     let line = Line::new();
     let child = fork(ForkOptions::new("stubborn").keep(line.fd()), |_| {

@@ -2,6 +2,7 @@
 
 mod cause;
 mod clean;
+mod copies;
 mod crash;
 mod dump;
 mod ending;
@@ -39,6 +40,9 @@ const TESTS: &[Test] = testing::list![
     fork::a_child_forks_children_of_its_own,
     fork::what_the_closure_captured_is_dropped_in_the_parent,
     fork::a_copy_of_a_child_in_a_forked_process_is_inert,
+    copies::a_copied_set_does_not_hit_a_child_whose_pidfd_has_the_same_number,
+    copies::a_copy_that_was_forked_by_other_means_is_inert_too,
+    copies::a_dropped_copy_closes_and_unmaps_nothing,
     clean::exit_handlers_guards_and_buffers_stay_the_parents,
     clean::signals_are_as_documented_in_the_child_and_as_before_in_the_parent,
     clean::only_given_descriptors_are_open_in_the_child,
@@ -76,6 +80,7 @@ const TESTS: &[Test] = testing::list![
     liveness::robust_mutexes_of_the_program_are_not_disturbed,
     ending::a_child_that_had_ended_needs_nothing,
     ending::a_stopped_child_gets_to_handle_the_polite_request,
+    ending::a_grace_period_without_end_is_one_that_nobody_lives_to_see,
     ending::a_child_that_ignores_the_request_is_killed_after_the_grace_period,
     ending::the_group_of_a_leader_goes_with_it,
     ending::many_children_end_under_one_deadline,
@@ -91,6 +96,7 @@ const TESTS: &[Test] = testing::list![
     harness::a_run_of_all_counts_all,
     old_kernel::without_futex_waitv_an_idle_child_still_follows,
     old_kernel::without_close_range_only_given_descriptors_are_open,
+    old_kernel::where_close_range_is_refused_only_given_descriptors_are_open,
     spawn::a_function_finds_its_name_its_bytes_and_its_descriptors,
     spawn::endings_are_those_of_a_forked_child,
     spawn::a_crate_without_unsafe_code_can_register,
@@ -99,6 +105,7 @@ const TESTS: &[Test] = testing::list![
     spawn::a_command_run_in_a_child_sees_the_streams_only_and_no_marker,
     spawn::a_stream_can_be_replaced,
     spawn::a_group_can_be_joined_while_it_lives,
+    spawn::a_child_has_the_cpus_and_the_nice_value_of_the_thread_that_spawns_it,
     spawn::a_chain_of_spawned_children_follows_a_killed_root,
     spawn::a_chain_of_spawned_children_follows_a_killed_middle,
     spawn::a_marker_that_leaked_is_ignored,
@@ -112,6 +119,8 @@ const TESTS: &[Test] = testing::list![
     sweep::strays_of_many_children_are_swept_in_one_attempt,
     sweep::a_stray_reads_as_a_sentence,
     sweep::descendants_come_breadth_first,
+    sweep::the_number_of_a_reaped_child_proves_nothing,
+    sweep::a_group_whose_proof_somebody_else_took_is_not_killed,
     crash::a_crash_is_read_where_it_happened_and_ends_the_process_as_before,
     crash::an_abort_and_a_signal_that_is_sent_are_crashes_without_an_address,
     crash::an_overflow_of_the_stack_is_read,
@@ -128,4 +137,5 @@ const TESTS: &[Test] = testing::list![
     dump::a_thread_that_cannot_be_stopped_costs_no_more_than_its_limit,
     dump::an_ended_process_says_so,
     dump::where_tracing_is_not_permitted_the_process_answers_by_its_handler,
+    dump::an_answer_that_is_begun_and_never_ended_is_given_up,
 ];

@@ -9,6 +9,11 @@ use crate::support::{Line, running_below, sleeps, soon, until};
 
 /// From here on this system call fails with `ENOSYS` in this process and its children.
 fn forget(call: i64) {
+    refuse(call, libc::ENOSYS);
+}
+
+/// From here on this system call fails with this error in this process and its children.
+fn refuse(call: i64, error: i32) {
     let call = u32::try_from(call).unwrap();
     let statement = |code, k| libc::sock_filter {
         code,
@@ -19,7 +24,7 @@ fn forget(call: i64) {
     let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     let compare = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     let give = (libc::BPF_RET | libc::BPF_K) as u16;
-    let refuse = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
+    let refuse = libc::SECCOMP_RET_ERRNO | error.cast_unsigned();
     let mut filter = [
         statement(load, 0), // the number of the call
         libc::sock_filter {
@@ -66,9 +71,19 @@ pub(crate) fn without_futex_waitv_an_idle_child_still_follows() {
 }
 
 pub(crate) fn without_close_range_only_given_descriptors_are_open() {
+    check_close_range(libc::ENOSYS);
+}
+
+/// Filters that are older than the call refuse it with this.
+pub(crate) fn where_close_range_is_refused_only_given_descriptors_are_open() {
+    check_close_range(libc::EPERM);
+}
+
+#[track_caller]
+fn check_close_range(error: i32) {
     let line = Line::new();
     let _other = fs::File::open("/dev/null").unwrap();
-    forget(libc::SYS_close_range);
+    refuse(libc::SYS_close_range, error);
     let kept = line.fd().as_raw_fd();
     let child = fork(ForkOptions::new("child").keep(line.fd()), |_| {
         let listed = fs::read_dir("/proc/self/fd").unwrap();

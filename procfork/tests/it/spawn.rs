@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::process::{Command, Stdio};
 
 use procfork::{
-    Child, ChildContext, ExitCause, ForkOptions, Group, Pid, Signal, StartError, Stream,
+    Child, ChildContext, ExitCause, ForkOptions, Group, Pid, Settings, Signal, StartError, Stream,
     adopt_orphans, exit_code, fork, spawn,
 };
 
@@ -21,6 +21,7 @@ procfork::register! {
     "it::command" => command,
     "it::chain" => chain,
     "it::print" => print,
+    "it::place" => place,
 }
 
 /// A crate that forbids unsafe code can register all the same.
@@ -54,6 +55,40 @@ fn said(child: &Child, mut reader: io::PipeReader) -> String {
         child.last_words()
     );
     text
+}
+
+/// The CPUs and the nice value of the calling thread.
+fn own_place() -> Settings {
+    let asked = Settings::new().cpus([0]).nice(0);
+    asked.effective().unwrap()
+}
+
+fn place(mut context: ChildContext) {
+    say(&mut context, &own_place().to_string());
+}
+
+/// What a child has that is spawned by a thread of its own with these settings.
+fn place_of_a_child_of(settings: Settings) -> String {
+    let work = move || {
+        settings.apply().unwrap();
+        let (reader, writer) = pipe_back();
+        let child = start(ForkOptions::new("placed").give(writer), "it::place", &[]);
+        said(&child, reader)
+    };
+    std::thread::spawn(work).join().unwrap()
+}
+
+pub(crate) fn a_child_has_the_cpus_and_the_nice_value_of_the_thread_that_spawns_it() {
+    let here = own_place().to_string();
+    let cpus = here.trim_start_matches("cpus ").split(['-', ',']);
+    let first: u32 = cpus.into_iter().next().unwrap().parse().unwrap();
+    // The keeper of the first call would give its own place to all later ones.
+    let narrow = place_of_a_child_of(Settings::new().cpus([first]).nice(19));
+    assert_eq!(narrow, format!("cpus {first}, nice 19"));
+    assert_eq!(place_of_a_child_of(Settings::new()), here);
+    let narrow = place_of_a_child_of(Settings::new().cpus([first]));
+    assert!(narrow.starts_with(&format!("cpus {first}, ")), "{narrow}");
+    assert_eq!(place_of_a_child_of(Settings::new()), here);
 }
 
 fn say(context: &mut ChildContext, text: &str) {

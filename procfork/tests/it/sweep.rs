@@ -225,3 +225,69 @@ pub(crate) fn descendants_come_breadth_first() {
     drop(zombie);
     assert!(descendants(gone).is_err(), "no such process");
 }
+
+/// A process that this one did not make by procfork, with a number that has become free. `None` where a process may not
+/// choose, or another was faster.
+fn stranger(number: Pid, f: impl FnOnce()) -> Option<Pid> {
+    let raw = number.raw();
+    // As `clone3(2)` lists them; the rest is zero.
+    let mut args = [0_u64; 11];
+    args[4] = u64::from(libc::SIGCHLD.cast_unsigned());
+    args[8] = (&raw const raw).expose_provenance() as u64;
+    args[9] = 1;
+    // SAFETY: without flags it is a fork, of a process with one thread; the arguments live for the call.
+    let made = unsafe { libc::syscall(libc::SYS_clone3, args.as_ptr(), size_of_val(&args)) };
+    if made == 0 {
+        f();
+        sleep_for_ever();
+    }
+    (made > 0).then_some(number)
+}
+
+fn stranger_or_skip(number: Pid, f: impl FnOnce()) -> Pid {
+    stranger(number, f).unwrap_or_else(|| {
+        procfork::testing::skip("only a privileged process can choose the number of another")
+    })
+}
+
+/// Ends an own process and says by which signal it ended: an earlier one is the cause, however late it is noticed.
+fn end(pid: Pid) -> i32 {
+    let mut status = 0;
+    // SAFETY: plain numbers; an own child, not reaped yet.
+    unsafe { libc::kill(pid.raw(), libc::SIGTERM) };
+    // SAFETY: valid for writes.
+    unsafe { libc::waitpid(pid.raw(), &raw mut status, 0) };
+    libc::WTERMSIG(status)
+}
+
+pub(crate) fn the_number_of_a_reaped_child_proves_nothing() {
+    let line = Line::new();
+    let gone = leader(&line, |_| ());
+    let plan = Escalation::after(LONG).reach(Reach::Descendants);
+    gone.terminate_with(plan, soon()).unwrap();
+    let stranger = stranger_or_skip(gone.pid(), || {
+        wild_fork(|| line.say(Pid::this()));
+    });
+    let below = line.hear_pid();
+    let again = gone.terminate_with(plan, soon()).unwrap();
+    assert_eq!(again.strays, []);
+    assert_eq!(end(stranger), libc::SIGTERM);
+    // Adopted by now.
+    assert_eq!(end(below), libc::SIGTERM);
+}
+
+pub(crate) fn a_group_whose_proof_somebody_else_took_is_not_killed() {
+    let line = Line::new();
+    let leader = fork(ForkOptions::new("leader").group(Group::New), |_| ()).unwrap();
+    let pid = leader.pid().raw();
+    // SAFETY: no status is asked for; an own child.
+    assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, pid);
+    let stranger = stranger_or_skip(leader.pid(), || {
+        // SAFETY: plain numbers.
+        unsafe { libc::setpgid(0, 0) };
+        line.say("leads");
+    });
+    line.hear();
+    leader.terminate(Duration::ZERO).unwrap();
+    assert_eq!(end(stranger), libc::SIGTERM);
+}
