@@ -4,9 +4,15 @@
 //! cargo xtask chaos --seconds 60 --seed 7
 //! ```
 //!
-//! A round: a process of its own starts a tree, runs tasks and closes, in phases that it publishes in shared memory. At
-//! a random instant one process of the tree, or its root, gets a signal. Then everything must go: the root ends by itself
-//! with a typed error where it was not the victim, and no process, zombie, descriptor or shared memory is left.
+//! A round: a process of its own starts a tree, works it from two threads (runs, device memory, domains, buffers that come
+//! and go), starts again what died, and closes, in phases that it publishes in shared memory. At a random instant one
+//! process of the tree, or its root, gets a signal. Then everything must go:
+//!
+//! - a root that was not the victim goes on, with typed errors, and closes *well*. After that it has the descriptors and the
+//!   mappings that it had before, and no child, not even a zombie: it is the only one that could see them, since the
+//!   kernel cleans up behind a process that ends;
+//! - a root that was the victim dies of the signal that it got;
+//! - in either case no process of the tree is left, anywhere on the machine, and no name in the directory of shared memory.
 //!
 //! xtask: run with --seconds 3 --seed 1
 #![expect(
@@ -21,9 +27,9 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use facade::{
-    Args, ChipArgs, ChipCallable, ChipOrchestrator, Error, Kernel, KernelContext, KernelError,
-    OrchestrationError, Orchestrator, StartMode, TaskResult, Worker, WorkerBuilder, any, args,
-    core_args, on,
+    Args, ChipArgs, ChipCallable, ChipHandle, ChipOrchestrator, Error, FunctionHandle, Health,
+    Kernel, KernelContext, KernelError, OrchestrationError, OrchestrationHandle, Orchestrator,
+    StartMode, TaskResult, Worker, WorkerBuilder, any, args, core_args, named, on,
 };
 use mailbox::Segment;
 use nix::sys::signal::Signal;
@@ -41,6 +47,9 @@ struct Options {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
+
+/// How many rounds a minute of an idle machine holds at least.
+const ROUNDS_PER_MINUTE: u32 = 500;
 
 /// How long anything may take before it counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -155,42 +164,189 @@ fn below(orch: &mut Orchestrator<'_>, list: &Args) -> Result<(), Error> {
         .map(drop)
 }
 
-/// What the root does: start, run, close. Every operation ends well or with a typed error.
-fn root(plan: Plan, phase: &Segment) -> Result<(), Error> {
-    let publish = |value: u8| phase.write_at(0, &[value]).expect("a byte of its own");
+/// What the root publishes: its phase, and the longest time that an operation took.
+struct Published(Segment);
+
+impl Published {
+    const WORST_AT: usize = 8;
+
+    fn new() -> Self {
+        Self(Segment::create("chaos-phase", 16).expect("shared memory"))
+    }
+
+    fn enter(&self, phase: u8) {
+        self.0.write_at(0, &[phase]).expect("a byte of its own");
+    }
+
+    fn phase(&self) -> u8 {
+        let mut byte = [0];
+        self.0.read_at(0, &mut byte).expect("one byte");
+        byte[0]
+    }
+
+    fn worst(&self) -> Duration {
+        let mut bytes = [0; 8];
+        self.0.read_at(Self::WORST_AT, &mut bytes).expect("inside");
+        Duration::from_nanos(u64::from_ne_bytes(bytes))
+    }
+
+    /// Runs an operation and keeps its time, if none took longer.
+    fn timed<R>(&self, operation: impl FnOnce() -> R) -> R {
+        let begun = Instant::now();
+        let result = operation();
+        let worst = self.worst().max(begun.elapsed()).as_nanos() as u64;
+        let written = self.0.write_at(Self::WORST_AT, &worst.to_ne_bytes());
+        written.expect("inside");
+        result
+    }
+}
+
+/// What a process holds, by what the kernel shows of it.
+#[derive(Debug, PartialEq, Eq)]
+struct Holdings {
+    descriptors: Vec<String>,
+    memory: Vec<String>,
+    children: Vec<String>,
+}
+
+impl Holdings {
+    fn of_this_process() -> Self {
+        let fds = std::fs::read_dir("/proc/self/fd").expect("proc is mounted");
+        let links = fds.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        let shown = links.map(|link| link.display().to_string());
+        // The directory that is read just now.
+        let open = shown.filter(|link| !link.starts_with("/proc/") && !lasts(link));
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("proc is mounted");
+        let shared = maps.lines().filter(|line| line.contains("/memfd:"));
+        let names = shared.filter(|line| !lasts(line));
+        let names = names.filter_map(|line| line.split_whitespace().nth(5));
+        let below = procfork::descendants(procfork::Pid::this()).unwrap_or_default();
+        let mut all = Self {
+            descriptors: open.map(kind_of).collect(),
+            memory: names.map(str::to_owned).collect(),
+            children: below.iter().map(|child| format!("{child:?}")).collect(),
+        };
+        all.descriptors.sort_unstable();
+        all.memory.sort_unstable();
+        all
+    }
+
+    /// What is there now and was not before.
+    fn compare(before: &Self) -> Result<(), String> {
+        let now = Self::of_this_process();
+        if now == *before {
+            return Ok(());
+        }
+        Err(format!(
+            "a root that closed holds {now:?}, before {before:?}"
+        ))
+    }
+}
+
+/// By what a process that spawned is watched: for as long as it lives.
+fn lasts(link: &str) -> bool {
+    link.contains("procfork-life")
+}
+
+/// `pipe:[1234]` without the number.
+fn kind_of(link: String) -> String {
+    link.split(":[").next().unwrap_or_default().to_owned()
+}
+
+/// What the root is and does. Every operation ends well or with a typed error; a failing close, and what is left after it,
+/// is what it says at its end.
+fn root(plan: Plan, published: &Published) -> Result<(), String> {
+    let before = Holdings::of_this_process();
+    work(plan, published).map_err(|error| format!("{error}"))?;
+    published.enter(4);
+    Holdings::compare(&before)
+}
+
+/// The handles of what is registered.
+struct Handles {
+    touch: FunctionHandle,
+    increment: ChipHandle,
+    below: Option<OrchestrationHandle>,
+    /// The number of the first worker that is no chip.
+    first_below: u32,
+}
+
+/// Start, work, close.
+fn work(plan: Plan, published: &Published) -> Result<(), Error> {
     let mut random = Random(plan.seed);
     let node = shape(&mut random, plan.levels, plan.room, plan.mode).build()?;
-    let has_workers = !node.config().workers.is_empty();
-    let sub = node.register_fn("touch", touch)?;
-    let chip = node.register_chip(&INCREMENT)?;
-    let below = has_workers.then(|| node.register_orchestration("below", below));
-    let below = below.transpose()?;
-    publish(1);
-    node.init()?;
-    publish(2);
-    let first_below = node.config().devices.len() as u32;
-    let memory = node.malloc::<f32>(0, 4096);
-    for _ in 0..4 + random.below(16) {
+    let below = |_: &_| node.register_orchestration("below", below);
+    let below = node.config().workers.first().map(below).transpose()?;
+    let handles = Handles {
+        touch: node.register_fn("touch", touch)?,
+        increment: node.register_chip(&INCREMENT)?,
+        below,
+        first_below: node.config().devices.len() as u32,
+    };
+    published.enter(1);
+    // A start that was struck fails with a typed error, and leaves nothing.
+    if published.timed(|| node.init()).is_err() {
+        return Ok(());
+    }
+    published.enter(2);
+    for turn in 0..2 + random.below(6) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..2).for_each(|_| one_run(&node, &handles, published)));
+            one_run(&node, &handles, published);
+            device_memory(&node, &handles, published, turn);
+        });
+        revive(&node, published);
+    }
+    published.enter(3);
+    published.timed(|| node.close())
+}
+
+/// A run over all kinds of workers. It fails when a worker was killed; the tree goes on without that one.
+fn one_run(node: &Worker, handles: &Handles, published: &Published) {
+    let _typed: Result<(), Error> = published.timed(|| {
         let (x, y) = (node.buffer::<u32>(1000)?, node.buffer::<f32>(5000)?);
-        // A failed run is what happens when a worker was killed; the tree goes on without it.
-        let _typed: Result<(), Error> = node.run(|orch| {
-            for _ in 0..8 {
-                orch.submit_sub(&sub, args().inout(&x))?;
-                orch.submit_next_level(&chip, args().inout(&y), any())?;
-                if let Some(below) = &below {
-                    orch.submit_next_level(below, args().inout(&x).inout(&y), on(first_below))?;
+        node.run(|orch| {
+            for _ in 0..4 {
+                orch.submit_sub(&handles.touch, args().inout(&x))?;
+                orch.submit_next_level(&handles.increment, args().inout(&y), any())?;
+                if let Some(below) = &handles.below {
+                    let place = on(handles.first_below);
+                    orch.submit_next_level(below, args().inout(&x).inout(&y), place)?;
                 }
             }
             Ok(())
-        });
-        if let Ok(memory) = &memory {
-            let _typed: Result<(), Error> = node.copy_to(*memory, &[1.0; 4096]);
+        })
+    });
+}
+
+/// Memory of a chip, and a window of every chip. Some is given back, some is owed when the tree closes.
+fn device_memory(node: &Worker, handles: &Handles, published: &Published, turn: u64) {
+    let _typed: Result<(), Error> = published.timed(|| {
+        let memory = node.malloc::<f32>(0, 4096)?;
+        node.copy_to(memory, &[1.0; 4096])?;
+        let chips: Vec<u32> = (0..handles.first_below).collect();
+        node.run(|orch| {
+            let window = orch.allocate_domain("window", &chips, 4096, &[named::<f32>("x", 64)])?;
+            for part in window.buffer::<f32>("x")?.iter() {
+                orch.submit_next_level(&handles.increment, args().inout(&part), any())?;
+            }
+            orch.submit_next_level(&handles.increment, args().inout(&memory), any())
+                .map(drop)
+        })?;
+        if turn.is_multiple_of(2) {
+            node.free(memory)?;
+        }
+        Ok(())
+    });
+}
+
+/// Starts again what died; refused where its parent died as well.
+fn revive(node: &Worker, published: &Published) {
+    if let Health::Degraded { dead } = published.timed(|| node.health()) {
+        for died in dead {
+            let _typed: Result<(), Error> = published.timed(|| node.respawn(&died.worker));
         }
     }
-    publish(3);
-    node.close()?;
-    publish(4);
-    Ok(())
 }
 
 /// What a round found.
@@ -199,71 +355,77 @@ struct Round {
     processes: usize,
     phase: usize,
     gone: Duration,
+    /// The longest operation of a root that was not the victim.
+    operation: Duration,
     left: Vec<String>,
 }
 
 fn round(random: &mut Random) -> Round {
-    let phase = Segment::create("phase", 1).expect("shared memory");
+    let published = Published::new();
     let plan = Plan::draw(random);
     let options = ForkOptions::new("root");
-    let child = procfork::fork(options, |_context| root(plan, &phase)).expect("one thread");
-    await_phase(&child, &phase, random.below(PHASES.len() as u64) as u8);
+    let child = procfork::fork(options, |_context| root(plan, &published)).expect("one thread");
+    await_phase(&child, &published, random.below(PHASES.len() as u64) as u8);
     let scale = random.below(14);
     std::thread::sleep(Duration::from_micros(random.below(1 << scale)));
-    let mut byte = [0];
-    phase.read_at(0, &mut byte).expect("one byte");
+    let phase = published.phase();
     let victims = procfork::descendants(child.pid()).unwrap_or_default();
     let choice = random.below(2 * (1 + victims.len() as u64)) as usize;
-    let victim = victims.get(choice).map_or(child.pid(), |victim| victim.pid);
+    let victim = victims.get(choice);
     let killed = Instant::now();
-    let how = random.below(4);
-    match victims.get(choice) {
-        Some(victim) => strike(how, |signal| {
+    match victim {
+        Some(victim) => strike(random.below(4), |signal| {
             // Its number may have become another's meanwhile, unless it is still the process that was seen.
             if victim.is_current() {
                 let _ = nix::sys::signal::kill(Pid::from_raw(victim.pid.raw()), signal);
             }
         }),
-        None => strike(how, |signal| {
+        None => strike(random.below(4), |signal| {
             let signal = procfork::Signal::new(signal as i32).expect("a signal");
             // It may have ended by itself meanwhile.
             let _ = child.signal(signal);
         }),
     }
-    let mut left = Vec::new();
-    if victim != child.pid() && child.wait(Instant::now() + PATIENCE).is_err() {
-        let below = procfork::descendants(child.pid()).unwrap_or_default();
-        left.push(format!("the root hangs, above {below:?}"));
-    }
-    let ended = child.wait(Instant::now() + PATIENCE);
-    if let (Ok(cause), true) = (&ended, victim != child.pid())
-        && !matches!(cause.code(), Some(0 | 1))
-    {
-        left.push(format!("the root {cause}: {:?}", child.last_words()));
-    }
-    let root_ended = Instant::now();
-    left.extend(wait_for_nobody(&child, root_ended + PATIENCE));
-    let since = if victim == child.pid() {
+    let mut left: Vec<String> = judge(&child, victim.is_none()).into_iter().collect();
+    let since = if victim.is_none() {
         killed
     } else {
-        root_ended
+        Instant::now()
     };
+    left.extend(wait_for_nobody(&child, Instant::now() + PATIENCE));
     Round {
         plan,
         processes: 1 + victims.len(),
-        phase: usize::from(byte[0]).min(4),
+        phase: usize::from(phase).min(4),
         gone: since.elapsed(),
+        operation: victim.map_or(Duration::ZERO, |_| published.worst()),
         left,
     }
 }
 
+/// How the root ended, if not as it should: well, or of a signal where it was the victim.
+fn judge(root: &Child, is_victim: bool) -> Option<String> {
+    let Ok(cause) = root.wait(Instant::now() + PATIENCE) else {
+        let below = procfork::descendants(root.pid()).unwrap_or_default();
+        return Some(format!("the root hangs, above {below:?}"));
+    };
+    let struck = is_victim && cause.signal().is_some();
+    (cause.code() != Some(0) && !struck).then(|| {
+        format!(
+            "the root {cause}: {}",
+            root.last_words().unwrap_or_default()
+        )
+    })
+}
+
 /// Waits until the root has come so far, or has ended before.
-fn await_phase(root: &Child, phase: &Segment, wanted: u8) {
+fn await_phase(root: &Child, published: &Published, wanted: u8) {
     let deadline = Instant::now() + PATIENCE;
-    let mut byte = [0];
-    while byte[0] < wanted && matches!(root.try_wait(), Ok(None)) && Instant::now() < deadline {
+    while published.phase() < wanted
+        && matches!(root.try_wait(), Ok(None))
+        && Instant::now() < deadline
+    {
         std::thread::yield_now();
-        phase.read_at(0, &mut byte).expect("one byte");
     }
 }
 
@@ -278,7 +440,8 @@ fn strike(how: u64, send: impl Fn(Signal)) {
     signals.iter().copied().for_each(send);
 }
 
-/// Reaps orphans until no process of the tree is left; names those that stay.
+/// Reaps orphans until no process of the tree is left; names those that stay. Whoever has lost its parent comes to this
+/// process, which adopts orphans.
 fn wait_for_nobody(root: &Child, deadline: Instant) -> Vec<String> {
     loop {
         let all = procfork::descendants(procfork::Pid::this()).unwrap_or_default();
@@ -301,10 +464,61 @@ fn wait_for_nobody(root: &Child, deadline: Instant) -> Vec<String> {
     }
 }
 
-/// What this process holds: descriptors, and names in the shared memory directory.
-fn holdings() -> (usize, usize) {
-    let count = |path: &str| std::fs::read_dir(path).map_or(0, Iterator::count);
-    (count("/proc/self/fd"), count("/dev/shm"))
+/// What outlives every process: names in the directory of shared memory. And what this process holds, besides.
+fn holdings() -> (Holdings, usize) {
+    let names = std::fs::read_dir("/dev/shm").map_or(0, Iterator::count);
+    (Holdings::of_this_process(), names)
+}
+
+/// All rounds together.
+#[derive(Default)]
+struct Total {
+    rounds: u32,
+    failed: u32,
+    spawned: u32,
+    largest: usize,
+    gone: Duration,
+    operation: Duration,
+    by_phase: BTreeMap<usize, u32>,
+}
+
+impl Total {
+    fn add(&mut self, round: &Round) {
+        self.rounds += 1;
+        self.failed += u32::from(!round.left.is_empty());
+        self.spawned += u32::from(round.plan.mode == StartMode::Spawn);
+        self.largest = self.largest.max(round.processes);
+        self.gone = self.gone.max(round.gone);
+        self.operation = self.operation.max(round.operation);
+        *self.by_phase.entry(round.phase).or_default() += 1;
+    }
+
+    fn print(&self, options: &Options) {
+        let (rounds, failed, seed) = (self.rounds, self.failed, options.seed);
+        println!("{rounds} rounds, seed {seed}; {failed} left something behind");
+        let wanted = ROUNDS_PER_MINUTE * (options.seconds / 60) as u32;
+        if rounds < wanted {
+            println!("fewer than the {wanted} rounds that an idle machine makes in this time");
+        }
+        println!(
+            "{} trees by fork, {} by spawn, up to {} processes when they were struck",
+            rounds - self.spawned,
+            self.spawned,
+            self.largest
+        );
+        for (phase, kills) in &self.by_phase {
+            println!("{kills:>6} kills {}", PHASES[*phase]);
+        }
+        let millis = |time: Duration| time.as_secs_f64() * 1e3;
+        println!(
+            "worst time until the tree was gone: {:.1} ms",
+            millis(self.gone)
+        );
+        println!(
+            "worst time of an operation of a root that was not the victim: {:.1} ms",
+            millis(self.operation)
+        );
+    }
 }
 
 fn main() -> ExitCode {
@@ -312,50 +526,28 @@ fn main() -> ExitCode {
     nix::sys::prctl::set_child_subreaper(true).expect("Linux");
     let mut random = Random(options.seed);
     let end = Instant::now() + Duration::from_secs(options.seconds);
-    let (mut rounds, mut failed, mut worst) = (0_u32, 0_u32, Duration::ZERO);
-    let (mut spawned, mut largest) = (0_u32, 0);
-    let mut by_phase: BTreeMap<usize, u32> = BTreeMap::new();
+    let mut total = Total::default();
     let before = holdings();
     while Instant::now() < end {
-        let round = round(&mut random);
-        rounds += 1;
-        *by_phase.entry(round.phase).or_default() += 1;
-        worst = worst.max(round.gone);
-        spawned += u32::from(round.plan.mode == StartMode::Spawn);
-        largest = largest.max(round.processes);
-        let mut left = round.left;
-        if holdings() != before {
-            left.push(format!(
-                "descriptors and shared memory {:?}, before {before:?}",
-                holdings()
-            ));
+        let mut round = round(&mut random);
+        let after = holdings();
+        if after != before {
+            round.left.push(format!("{after:?}, before {before:?}"));
         }
-        if !left.is_empty() {
-            failed += 1;
+        total.add(&round);
+        if !round.left.is_empty() {
             eprintln!(
-                "round {rounds} of seed {}, {:?}: {}",
+                "round {} of seed {}, {:?}, struck {}: {}",
+                total.rounds,
                 options.seed,
                 round.plan,
-                left.join("; ")
+                PHASES[round.phase],
+                round.left.join("; ")
             );
         }
     }
-    println!(
-        "{rounds} rounds, seed {}; {failed} left something behind",
-        options.seed
-    );
-    println!(
-        "{} trees by fork, {spawned} by spawn, up to {largest} processes when they were struck",
-        rounds - spawned
-    );
-    for (phase, kills) in by_phase {
-        println!("{kills:>6} kills {}", PHASES[phase]);
-    }
-    println!(
-        "worst time until the tree was gone: {:.1} ms",
-        worst.as_secs_f64() * 1e3
-    );
-    if failed == 0 && rounds > 0 {
+    total.print(&options);
+    if total.failed == 0 && total.rounds > 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

@@ -236,7 +236,8 @@ impl BufferCore {
 
 impl Drop for BufferCore {
     fn drop(&mut self) {
-        if !self.uses.get_mut().released {
+        // The engine of a forked copy is a copy too, whose mailboxes are not mapped: it must not be told.
+        if self.check_process().is_ok() && !self.uses.get_mut().released {
             self.tell_home();
         }
     }

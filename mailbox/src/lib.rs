@@ -75,6 +75,8 @@ mod fd_channel;
 #[cfg(not(loom))]
 mod feed;
 mod heap_ring;
+mod kept;
+mod memory_left;
 mod segment;
 
 // What they say to each other in it.

@@ -25,6 +25,8 @@ use memmap2::{MmapOptions, MmapRaw};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, SealFlag, fallocate, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use crate::kept::Kept;
 use nix::sys::resource::{Resource, getrlimit};
 
 /// A piece of shared memory, mapped into this process.
@@ -34,8 +36,8 @@ use nix::sys::resource::{Resource, getrlimit};
 /// a protocol above (see [`crate::Mailbox`]).
 #[derive(Debug)]
 pub struct Segment {
-    fd: OwnedFd,
-    map: MmapRaw,
+    fd: Kept<OwnedFd>,
+    map: Kept<MmapRaw>,
     access: Access,
 }
 
@@ -269,13 +271,15 @@ impl Segment {
     }
 
     /// Keeps this mapping out of the processes that this one forks from now on: they map it by descriptor, or not at
-    /// all. Nothing in such a process may touch what it has inherited of this value.
+    /// all. Such a process may drop what it has inherited of this value, which does nothing there, and must not touch it otherwise.
     ///
     /// # Errors
     ///
     /// [`SegmentError::Os`].
     pub fn keep_from_forks(&self) -> Result<(), SegmentError> {
         let advised = self.map.advise(memmap2::Advice::DontFork);
+        self.fd.keep();
+        self.map.keep();
         advised.map_err(|source| SegmentError::Os {
             call: "madvise(MADV_DONTFORK)",
             bytes: self.len(),
@@ -291,6 +295,8 @@ impl Segment {
     /// [`SegmentError::Os`].
     pub fn share_with_forks(&self) -> Result<(), SegmentError> {
         let advised = self.map.advise(memmap2::Advice::DoFork);
+        self.fd.share();
+        self.map.share();
         advised.map_err(|source| SegmentError::Os {
             call: "madvise(MADV_DOFORK)",
             bytes: self.len(),
@@ -323,8 +329,13 @@ impl Segment {
             return Ok(());
         }
         let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
-        fallocate(&self.fd, flags, offset as libc::off_t, len as libc::off_t)
-            .map_err(|e| os("fallocate(PUNCH_HOLE)", self.len(), e))
+        fallocate(
+            self.fd.as_fd(),
+            flags,
+            offset as libc::off_t,
+            len as libc::off_t,
+        )
+        .map_err(|e| os("fallocate(PUNCH_HOLE)", self.len(), e))
     }
 
     /// Size in bytes, as verified when it was mapped.
@@ -411,6 +422,7 @@ impl Segment {
             }
             _ => refused("mmap", bytes, source),
         })?;
+        let (fd, map) = (Kept::shared(fd), Kept::shared(map));
         Ok(Segment { fd, map, access })
     }
 
@@ -500,7 +512,7 @@ fn check_file_limit(name: &str, bytes: usize) -> Result<(), SegmentError> {
 /// `fallocate`, in steps that a signal may interrupt without losing what the earlier steps did.
 fn reserve_pages(fd: BorrowedFd<'_>, offset: usize, len: usize) -> Result<(), SegmentError> {
     const STEP: usize = 16 << 20;
-    refuse_hopeless(len)?;
+    crate::memory_left::refuse_hopeless(len)?;
     let mut done = 0;
     while done < len {
         let step = STEP.min(len - done);
@@ -512,38 +524,6 @@ fn reserve_pages(fd: BorrowedFd<'_>, offset: usize, len: usize) -> Result<(), Se
         }
     }
     Ok(())
-}
-
-/// The kernel backs a memfd page by page until memory has run out, and then kills somebody. A request
-/// that cannot succeed is refused before it starts.
-fn refuse_hopeless(wanted: usize) -> Result<(), SegmentError> {
-    const WORTH_ASKING: usize = 64 << 20;
-    if wanted < WORTH_ASKING {
-        return Ok(());
-    }
-    let Ok(meminfo) = std::fs::read_to_string("/proc/meminfo") else {
-        return Ok(());
-    };
-    match available_bytes(&meminfo) {
-        Some(available) if (wanted as u64) > available => Err(SegmentError::OutOfMemory {
-            wanted,
-            source: std::io::Error::other(format!("{available} bytes are available")),
-        }),
-        _ => Ok(()),
-    }
-}
-
-/// Memory that could be had without killing anybody: available plus free swap.
-fn available_bytes(meminfo: &str) -> Option<u64> {
-    let kib = |key: &str| -> Option<u64> {
-        let line = meminfo.lines().find_map(|l| l.strip_prefix(key))?;
-        line.trim().trim_end_matches("kB").trim().parse().ok()
-    };
-    Some(
-        kib("MemAvailable:")?
-            .saturating_add(kib("SwapFree:").unwrap_or(0))
-            .saturating_mul(1024),
-    )
 }
 
 /// The size and the seals of a descriptor that came from somewhere else.

@@ -67,12 +67,12 @@ pub enum SettingsError {
         reason: &'static str,
     },
     /// The kernel refused it.
-    #[error("set {setting}: {source}; {}", advice(source))]
+    #[error("set {setting}: {cause}; {}", advice(cause))]
     Refused {
         /// Which setting, with its value.
         setting: String,
-        /// The kernel's answer.
-        source: io::Error,
+        /// The kernel's answer, which is in the text; hence no `source()`.
+        cause: io::Error,
     },
     /// The environment is shared by all threads, which may read it at any time.
     #[error(
@@ -87,8 +87,8 @@ pub enum SettingsError {
     },
 }
 
-fn advice(source: &io::Error) -> &'static str {
-    match source.raw_os_error() {
+fn advice(cause: &io::Error) -> &'static str {
+    match cause.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
             "a nice value can only be raised and a limit only be lowered without privileges"
         }
@@ -270,7 +270,7 @@ fn refuse(
 }
 
 fn refused(setting: String) -> impl FnOnce(io::Error) -> SettingsError {
-    move |source| SettingsError::Refused { setting, source }
+    move |cause| SettingsError::Refused { setting, cause }
 }
 
 impl Resource {

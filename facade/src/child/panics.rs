@@ -16,6 +16,9 @@ thread_local! {
 /// Replaces the hook that prints a panic: it is logged, the parent gets message and place, and decides what to show.
 /// Where somebody watches from outside the stack goes to standard error too, since nothing else keeps it.
 pub(super) fn remember() {
+    // The hook before it is the user's, in a forked worker: it may own what is the parent's alone, such as a log file or
+    // a directory that is removed, and must not be dropped here.
+    std::mem::forget(std::panic::take_hook());
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string);
         tracing::error!(

@@ -285,6 +285,28 @@ pub(crate) fn a_captured_buffer_is_refused_and_no_worker_inherits_one() {
     node.close().unwrap();
 }
 
+pub(crate) fn a_captured_buffer_may_be_dropped_by_a_worker() {
+    let node = builder(0, 1)
+        .start_mode(facade::StartMode::Fork)
+        .build()
+        .unwrap();
+    // The only handle there is: its drop is the one that would tell the engine.
+    let only = std::sync::Mutex::new(Some(node.buffer::<u32>(4).unwrap()));
+    let f = node
+        .register_fn("f", move |_| {
+            drop(only.lock().unwrap().take());
+            Ok(())
+        })
+        .unwrap();
+    node.init().unwrap();
+    let y = node.buffer::<u32>(4).unwrap();
+    for _ in 0..2 {
+        node.run(|orch| orch.submit_sub(&f, args().inout(&y)))
+            .unwrap();
+    }
+    node.close().unwrap();
+}
+
 pub(crate) fn a_buffer_is_not_released_under_a_task_on_any_path() {
     let dir = directory();
     let gate = Gate::new(dir.path(), "gate");

@@ -257,6 +257,26 @@ impl Drop for WritesOnDrop {
     }
 }
 
+pub(crate) fn a_panic_hook_of_the_program_is_not_dropped_by_its_workers() {
+    let dir = directory();
+    let path = dir.path().join("lines");
+    let owned = WritesOnDrop(path.clone());
+    std::panic::set_hook(Box::new(move |_info| {
+        let _keep = &owned;
+    }));
+    let node = builder(0, 2)
+        .start_mode(facade::StartMode::Fork)
+        .worker(builder(0, 1).name("below"))
+        .build()
+        .unwrap();
+    let f = node.register_fn("f", |_args| panic!("E7")).unwrap();
+    node.init().unwrap();
+    node.run(|orch| orch.submit_sub(&f, args())).unwrap_err();
+    node.close().unwrap();
+    // It lasts as long as this process, whose it is.
+    assert!(!path.exists(), "{}", fs::read_to_string(&path).unwrap());
+}
+
 pub(crate) fn a_program_with_an_exit_handler_runs_it_once() {
     let dir = directory();
     let path = dir.path().join("lines");
