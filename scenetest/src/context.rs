@@ -143,13 +143,16 @@ impl<'s> SceneContext<'s> {
     /// it.
     ///
     /// # Errors
-    /// When the node has no memory for it, or the shape is empty.
+    /// When the node has no memory for it, the shape is empty, or there is an output of that name already.
     pub fn output<T: Element>(
         &mut self,
         node: &Worker,
         name: &str,
         shape: &[usize],
     ) -> Result<View<T>, Failure> {
+        if self.shared.iter().any(|shared| shared.is_output(name)) {
+            return Err(twice(name));
+        }
         let buffer = node.buffer::<T>(shape.iter().product())?;
         let view = buffer.reshape(shape)?;
         let (name, shape) = (name.to_owned(), shape.to_vec());
@@ -198,6 +201,9 @@ impl<'s> SceneContext<'s> {
         let mut actual = round.produced;
         for shared in &self.shared {
             if let Some((name, tensor)) = shared.read()? {
+                if actual.get(&name).is_ok() {
+                    return Err(twice(&name));
+                }
                 actual.put(name, tensor);
             }
         }
@@ -323,11 +329,22 @@ impl Round {
     /// An output that is not in a shared buffer.
     ///
     /// # Errors
-    /// None now; it returns a result so that it can be the last expression of a round.
+    /// When the round has produced one of that name already.
     pub fn produced(&mut self, name: impl Into<String>, tensor: HostTensor) -> Result<(), Failure> {
+        let name = name.into();
+        if self.produced.get(&name).is_ok() {
+            return Err(twice(&name));
+        }
         self.produced.put(name, tensor);
         Ok(())
     }
+}
+
+/// One of two would be compared, and the other never.
+fn twice(name: &str) -> Failure {
+    Failure::new(format!(
+        "there are two outputs named `{name}`; give each a name of its own"
+    ))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -338,6 +355,7 @@ enum Role {
 
 /// A tensor of any type in a shared buffer.
 trait Shared: fmt::Debug {
+    fn is_output(&self, name: &str) -> bool;
     fn poison(&self) -> Result<(), Failure>;
     fn read(&self) -> Result<Option<(String, HostTensor)>, Failure>;
 }
@@ -363,6 +381,10 @@ impl<T: Element> fmt::Debug for SharedTensor<T> {
 }
 
 impl<T: Element> Shared for SharedTensor<T> {
+    fn is_output(&self, name: &str) -> bool {
+        self.role == Role::Output && self.name == name
+    }
+
     fn poison(&self) -> Result<(), Failure> {
         if self.role == Role::Output
             && let Some(reader) = Reader::of(T::DTYPE)

@@ -276,6 +276,21 @@ fn comparing() -> Vec<Scene> {
         })
         .case(Case::new("case").devices(0))
         .reference(|_, _| Ok(Tensors::new().with("z", HostTensor::zeros::<f32>(&[2])?))),
+        Scene::new("one_name_twice", |cx| {
+            let node = cx.node().sub_workers(1).build()?;
+            node.init()?;
+            cx.output::<f32>(&node, "y", &[2])?;
+            cx.output::<f32>(&node, "y", &[2])?;
+            Ok(())
+        })
+        .case(Case::new("case").devices(0)),
+        Scene::new("produces_one_name_twice", |cx| {
+            cx.rounds(|round| {
+                round.produced("y", HostTensor::zeros::<f32>(&[2])?)?;
+                round.produced("y", HostTensor::zeros::<f32>(&[2])?)
+            })
+        })
+        .case(Case::new("case").devices(0)),
         Scene::new("writes_the_first_round_only", |cx| {
             let node = cx.node().sub_workers(1).build()?;
             let ones = node.register_fn("ones", |args: &facade::Args| {

@@ -142,6 +142,18 @@ const MODEL: &[(&str, &str, &str, bool)] = &[
         "there are [\"y\"], expected [\"z\"]",
         false,
     ),
+    (
+        "one_name_twice::case",
+        "failed",
+        "there are two outputs named `y`",
+        false,
+    ),
+    (
+        "produces_one_name_twice::case",
+        "failed",
+        "there are two outputs named `y`",
+        false,
+    ),
     ("writes_the_first_round_only::case", "passed", "", false),
     ("two_devices::a", "passed", "", false),
     ("two_devices::b", "passed", "", false),
