@@ -19,8 +19,8 @@ use nix::sys::wait::wait;
 use procfork::{ForkOptions, Signal, adopt_orphans};
 use serde_json::{Value, json};
 
-/// Label, memory of the root besides the program itself, runs. A program that does anything has the 50 MB that
-/// `docs/performance.md` calls small; a fork of 1 GiB costs tens of milliseconds for each child.
+/// Label, memory of the root besides the program itself, runs. A program that does anything has some 50 MB;
+/// a fork of 1 GiB costs tens of milliseconds for each child.
 const SIZES: [(&str, usize, usize); 3] = [
     ("bare", 0, 9),
     ("50MB", 50_000_000, 9),
