@@ -12,7 +12,7 @@ pub(crate) struct DeviceMemoryOptions {
     /// The most bytes that allocations and windows of one chip may take; `None` is all that the chip has.
     pub(crate) budget: Option<u64>,
     /// Whether a simulated chip hands a freed address out again at once.
-    reuse_at_once: bool,
+    pub(crate) reuse_at_once: bool,
 }
 
 impl DeviceMemoryOptions {

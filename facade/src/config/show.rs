@@ -1,12 +1,13 @@
 //! The checked configuration of a tree, as people and programs read it.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use procfork::Settings;
 use serde::Serialize;
 
-use super::{Level, NodeSpec, StartMode};
+use super::{Level, Limits, NodeSpec, StartMode};
 use crate::tree_plan;
 
 /// What a worker and its subtree are going to be, every default filled in.
@@ -32,6 +33,18 @@ pub struct Config {
     pub close_timeout: Duration,
     /// How long a child may take to leave when it is asked to.
     pub grace: Duration,
+    /// Bytes of the ring of intermediate tensors of each scope depth.
+    pub heap: u64,
+    /// Tasks that may be live at once.
+    pub tasks_max: u32,
+    /// The most bytes that the allocations and windows of one chip may take; none is all that the chip has.
+    pub device_memory: Option<u64>,
+    /// Whether its simulated chips hand a freed address out again at once.
+    pub addresses_return_at_once: bool,
+    /// What goes wrong in its simulated chips, by device.
+    pub faults: Vec<(u32, String)>,
+    /// The folder in which the engines of this tree write their traces.
+    pub trace: Option<PathBuf>,
     /// Settings of its own process; always empty for the root.
     pub settings: Settings,
     /// Settings of each chip worker.
@@ -43,29 +56,71 @@ pub struct Config {
 }
 
 impl Config {
+    /// Names every field of the specification, so that a new option does not compile unless it is shown.
     pub(crate) fn new(path: &str, spec: &NodeSpec) -> Self {
-        let indices = |n: usize| 0..n as u32;
-        let workers = spec.children.iter().enumerate();
+        let NodeSpec {
+            name: _,
+            platform,
+            devices,
+            sub_workers,
+            children,
+            limits,
+            mode,
+            settings,
+            device_memory,
+            faults,
+            trace,
+        } = spec;
+        let Limits {
+            start,
+            close,
+            grace,
+            heap_bytes,
+            tasks_max,
+        } = *limits;
+        let chips = 0..devices.len() as u32;
+        let below = |(idx, child)| Config::new(&tree_plan::node_path(path, idx, child), child);
         Self {
             path: path.to_owned(),
             level: spec.level().unwrap_or(Level::Network3),
-            platform: spec.platform.to_string(),
-            devices: spec.devices.clone(),
-            start_mode: spec.mode,
-            start_timeout: spec.limits.start,
-            close_timeout: spec.limits.close,
-            grace: spec.limits.grace,
-            settings: spec.settings.own.clone(),
-            chips: indices(spec.devices.len())
-                .map(|index| spec.settings.of_chip(index))
+            platform: platform.to_string(),
+            devices: devices.clone(),
+            start_mode: *mode,
+            start_timeout: start,
+            close_timeout: close,
+            grace,
+            heap: heap_bytes,
+            tasks_max,
+            device_memory: device_memory.budget,
+            addresses_return_at_once: device_memory.reuse_at_once,
+            faults: faults
+                .iter()
+                .map(|(on, fault)| (*on, format!("{fault:?}")))
                 .collect(),
-            sub_workers: indices(spec.sub_workers as usize)
-                .map(|index| spec.settings.of_sub(index))
+            trace: trace.as_ref().map(|trace| trace.dir.clone()),
+            settings: settings.own.clone(),
+            chips: chips.map(|index| settings.of_chip(index)).collect(),
+            sub_workers: (0..*sub_workers)
+                .map(|index| settings.of_sub(index))
                 .collect(),
-            workers: workers
-                .map(|(idx, child)| Config::new(&tree_plan::node_path(path, idx, child), child))
-                .collect(),
+            workers: children.iter().enumerate().map(below).collect(),
         }
+    }
+
+    /// The capacities, and what is out of the ordinary.
+    fn write_capacities(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, ", heap {} bytes, {} tasks", self.heap, self.tasks_max)?;
+        if let Some(bytes) = self.device_memory {
+            write!(f, ", {bytes} bytes of each chip")?;
+        }
+        if self.addresses_return_at_once {
+            f.write_str(", addresses return at once")?;
+        }
+        if let Some(dir) = &self.trace {
+            write!(f, ", traces in {}", dir.display())?;
+        }
+        let mut faults = self.faults.iter();
+        faults.try_for_each(|(device, fault)| write!(f, ", device {device}: {fault}"))
     }
 
     fn write_leaf(f: &mut fmt::Formatter<'_>, label: String, settings: &Settings) -> fmt::Result {
@@ -80,15 +135,17 @@ impl fmt::Display for Config {
     /// A line per worker; the lines of one level stand together.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = format!("{:?}", self.start_mode).to_lowercase();
-        let label = format!(
+        write!(
+            f,
             "{} {}: children by {mode}, start {:?}, close {:?}, grace {:?}",
             self.path,
             self.level.label(),
             self.start_timeout,
             self.close_timeout,
             self.grace
-        );
-        Self::write_leaf(f, label, &self.settings)?;
+        )?;
+        self.write_capacities(f)?;
+        Self::write_leaf(f, String::new(), &self.settings)?;
         for (idx, (settings, device)) in self.chips.iter().zip(&self.devices).enumerate() {
             let label = format!("{}/chip{idx} {}:{device}", self.path, self.platform);
             Self::write_leaf(f, label, settings)?;

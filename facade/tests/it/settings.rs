@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use facade::{
-    ConfigError, Error, Resource, Settings, StartCause, StartMode, StartPhase, StartProgress,
-    TreeNode, Worker, WorkerBuilder,
+    AddressReuse, ConfigError, Error, Resource, Settings, SimFault, StartCause, StartMode,
+    StartPhase, StartProgress, TreeNode, Worker, WorkerBuilder,
 };
 
 use crate::support::{COMPILED, builder, directory, pids, wait_gone};
@@ -85,6 +85,9 @@ pub(crate) fn the_configuration_is_printed_whole() {
         .settings(Settings::new().nice(4))
         .grace(Duration::from_millis(20));
     let node = builder(2, 2)
+        .device_memory(1 << 20)
+        .address_reuse(AddressReuse::AtOnce)
+        .sim_fault(1, SimFault::Probe { times: 1 })
         .chip(1, Settings::new().cpus([0, 1, 2]).env("THREADS", "2"))
         .each_sub_worker(Settings::new().limit(Resource::OpenFiles, 64))
         .start_mode(StartMode::Spawn)
