@@ -57,6 +57,7 @@
 struct Readme;
 
 mod config;
+mod ending;
 mod outfit;
 mod progress;
 mod start;
@@ -144,7 +145,6 @@ pub use taskgraph::capture::{
     BoundaryScalar, DecodeError, FileError, IntoScalar, Mismatch, MismatchKind, NotRecordable,
 };
 pub use taskgraph::{
-    CriticalPath, Failure, GraphEdge, GraphNode, GraphTarget, GraphView, Profile, TaskEnd, TaskId,
-    WorkerId,
+    CriticalPath, DType, Failure, GraphEdge, GraphNode, GraphTarget, GraphView, Profile, Scalar,
+    Tag, TaskEnd, TaskId, Tensor, WorkerId,
 };
-pub use taskgraph::{DType, Scalar, Tag, Tensor};

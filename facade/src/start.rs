@@ -23,6 +23,7 @@ use crate::child::{ChildRole, Seat};
 use crate::clock::WireInstant;
 use crate::config::{Level, NodeSpec, StartMode};
 use crate::control::{ControlReply, ControlRequest, FaultKind};
+use crate::ending::{Ending, KILL_PATIENCE, end_children};
 use crate::engine::{Engine, Job, JobOutcome, Line, LineKind};
 use crate::error::{Error, Name, StartCause, StartError};
 use crate::observe::{self, Observe};
@@ -64,10 +65,11 @@ impl Start<'_> {
         let mode = self.mode();
         let (cradles, channels) = self.prepare(mode)?;
         let jobs = self.ask(0..cradles.len());
-        self.make_children(&cradles, channels)?;
+        if self.make_children(&cradles, channels)? == Made::All {
+            self.board.note(StartPhase::ChildrenMade);
+            tracing::debug!(worker = %path, elapsed = ?began.elapsed(), "forked all children");
+        }
         drop(cradles);
-        self.board.note(StartPhase::ChildrenMade);
-        tracing::debug!(worker = %path, elapsed = ?began.elapsed(), "forked all children");
         let children = self.bring_up(&jobs);
         if children.is_ok() {
             self.board.note(StartPhase::Ready);
@@ -138,7 +140,7 @@ impl Start<'_> {
     }
 
     /// Makes the processes, until one of them says that it cannot start.
-    fn make_children(&self, cradles: &[Cradle], channels: Vec<FdChannel>) -> Result<(), Error> {
+    fn make_children(&self, cradles: &[Cradle], channels: Vec<FdChannel>) -> Result<Made, Error> {
         let mut pids = Vec::with_capacity(cradles.len());
         self.engine.children.write().reserve(cradles.len());
         let made = self.make_each(cradles, channels, &mut pids);
@@ -154,12 +156,12 @@ impl Start<'_> {
         cradles: &[Cradle],
         channels: Vec<FdChannel>,
         pids: &mut Vec<u32>,
-    ) -> Result<(), Error> {
+    ) -> Result<Made, Error> {
         let (n_workers, registry) = (self.spec.n_workers(), self.plan.registry());
         for (cradle, channel) in cradles.iter().zip(channels) {
             self.go_on()?;
             if self.board.has_failure(n_workers) {
-                break;
+                return Ok(Made::UntilAFailure);
             }
             let child = cradle.make(self.group(), channel, &registry);
             let child = child.map_err(|cause| self.error(&cradle.seat.path, cause))?;
@@ -168,7 +170,7 @@ impl Start<'_> {
             pushed.map_err(|error| self.error(&cradle.seat.path, StartCause::system(error)))?;
             self.look_if_due();
         }
-        Ok(())
+        Ok(Made::All)
     }
 
     /// What a child needs, and the line to it.
@@ -457,6 +459,14 @@ impl Start<'_> {
     }
 }
 
+/// How far the making of the children came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Made {
+    All,
+    /// One of those that were made says that it cannot start.
+    UntilAFailure,
+}
+
 /// Above this much resident memory a fork costs more than starting the program again: `tree_start_ms` of both modes in
 /// `docs/performance.md`, from roots of several sizes.
 const FORK_BYTES_MAX: u64 = 32 << 20;
@@ -492,87 +502,3 @@ fn failed(job: &Job) -> bool {
     job.outcome()
         .is_some_and(|outcome| !matches!(outcome, JobOutcome::Reply(ControlReply::Ready(_))))
 }
-
-/// How long the children of a worker may take to leave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ending {
-    /// By themselves, when their mailboxes were shut down: enough for a child to end children of its own that hang.
-    patience: Duration,
-    /// After they were asked, before they are killed.
-    grace: Duration,
-}
-
-impl Ending {
-    pub(crate) const AT_ONCE: Ending = Ending {
-        patience: Duration::ZERO,
-        grace: Duration::ZERO,
-    };
-
-    /// What the limits of a worker and of those below it add up to.
-    pub(crate) fn of(spec: &NodeSpec) -> Self {
-        let grace = spec.limits.grace;
-        let below = spec.children.iter().map(|child| Ending::of(child).whole());
-        Self {
-            patience: grace + below.max().unwrap_or_default(),
-            grace,
-        }
-    }
-
-    fn whole(self) -> Duration {
-        self.patience + self.grace
-    }
-}
-
-/// Ends the children of an engine: told at once, asked within the grace period, killed after it. Repeatable.
-pub(crate) fn end_children(
-    engine: &Engine,
-    ending: Ending,
-    deadline: Option<Instant>,
-) -> Result<(), Error> {
-    let deadline = deadline.unwrap_or_else(|| Instant::now() + KILL_PATIENCE);
-    engine.stop_background();
-    // Claimed until the end: a thread that still waits for a run must not sleep on children that are being ended.
-    let mut lines = engine.claim_lines();
-    lines.all.iter_mut().for_each(Line::shutdown);
-    let mut children = engine.children.write();
-    // A child leaves by itself when its mailbox is shut down; the escalation is for those that do not.
-    let patience = deadline.min(Instant::now() + ending.patience);
-    let _ = children.wait_all(patience);
-    // A killed process needs a moment to vanish, budget or not.
-    let closing = children.terminate(ending.grace, deadline.max(Instant::now() + KILL_PATIENCE));
-    engine.lose_ended(&closing.ended, &mut lines);
-    drop(lines);
-    // What follows may look for the dead by itself.
-    drop(children);
-    for ended in closing
-        .ended
-        .iter()
-        .filter(|ended| ended.stage > procfork::Stage::Ended)
-    {
-        tracing::warn!(worker = ended.name, pid = %ended.pid, cause = %ended.cause, stage = ?ended.stage,
-            "a worker had to be ended");
-    }
-    // Their last words: nobody below writes any more.
-    engine.logs.replay();
-    if closing.survivors.is_empty() {
-        engine.tree_ended();
-        return Ok(());
-    }
-    let names: Vec<String> = closing
-        .survivors
-        .iter()
-        .map(|survivor| {
-            format!(
-                "`{}` (pid {}, {:?})",
-                survivor.name, survivor.pid, survivor.status
-            )
-        })
-        .collect();
-    Err(Error::Teardown {
-        what: "the children",
-        reason: format!("still there: {}", names.join(", ")),
-    })
-}
-
-/// How long a killed process may take to vanish when the budget is used up.
-pub(crate) const KILL_PATIENCE: Duration = Duration::from_secs(2);

@@ -17,13 +17,13 @@ use crate::callable::Registry;
 use crate::config::{Level, NodeSpec, WorkerBuilder};
 use crate::control::panic_message;
 use crate::element::Element;
+use crate::ending::{self, Ending};
 use crate::engine::Engine;
 use crate::error::{
     CloseError, Error, Name, RunError, StartError, StateError, TaskCause, WorkerDied,
 };
 use crate::orchestrator::{Orchestrator, byte_size};
 use crate::run_handle::RunHandle;
-use crate::start::{self, Ending};
 use crate::started::Started;
 use crate::tree_plan::Plan;
 
@@ -323,7 +323,7 @@ impl Worker {
             Err(Error::Close(left)) if left.is_incomplete() => {
                 tracing::warn!(worker = %self.inner.path, %left, "its workers are killed now");
                 self.inner.end_by_force();
-                self.inner.close(start::KILL_PATIENCE)
+                self.inner.close(ending::KILL_PATIENCE)
             }
             closed => closed,
         }
@@ -350,7 +350,7 @@ impl Inner {
     /// Operations are still open, and nobody could close again: what runs fails with the death of its worker.
     fn end_by_force(&self) {
         if let Some(engine) = self.engine.get()
-            && let Err(left) = start::end_children(engine, Ending::AT_ONCE, None)
+            && let Err(left) = ending::end_children(engine, Ending::AT_ONCE, None)
         {
             tracing::error!(worker = %self.path, %left, "something is left of a dropped worker");
         }

@@ -329,13 +329,6 @@ impl ParentEnd {
         self.poisoned.as_ref()
     }
 
-    /// Whether the child sleeps, or is about to: sending to it then costs a system call, and its answer
-    /// a wake. A hint for choosing among children.
-    #[must_use]
-    pub fn child_is_parked(&self) -> bool {
-        self.shared.child_bell.is_parked()
-    }
-
     /// The bell that this mailbox's child rings.
     #[must_use]
     pub fn doorbell(&self) -> &Doorbell {

@@ -119,9 +119,6 @@ pub use sys::spawn::lies_in_program;
 pub use threads::{ThreadName, is_single_threaded};
 pub use watch::{ParentWatch, Parked, Rearmed};
 
-/// The former name of [`StartError`].
-pub type ForkError = StartError;
-
 /// For the expansion of [`register!`].
 #[doc(hidden)]
 pub mod __private {

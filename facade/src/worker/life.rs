@@ -9,6 +9,7 @@ use lifecycle::{Operation, Start, State};
 
 use super::{Health, Worker};
 use crate::config::{Config, NodeSpec};
+use crate::ending;
 use crate::error::{Error, StartCause, StartError, WorkerDied};
 use crate::progress::{Board, StartProgress, Watcher};
 use crate::start;
@@ -53,7 +54,7 @@ impl Worker {
         let _span = tracing::info_span!("start", worker = %self.inner.path).entered();
         let limit = self.inner.spec.lock().limits.start;
         // Who waits for the outcome of another thread waits for its rollback, too.
-        let patience = limit + self.inner.close_limit + start::KILL_PATIENCE;
+        let patience = limit + self.inner.close_limit + ending::KILL_PATIENCE;
         match self.inner.life.start(Some(Instant::now() + patience)) {
             Start::Done(outcome) => outcome.map_err(|error| self.start_error(error, limit)),
             Start::Won(epoch) => self.build(epoch, limit, &mut observe),
@@ -132,8 +133,12 @@ impl Worker {
     }
 
     fn roll_back(&self, outcome: Result<(), Vec<lifecycle::StepFailure<Error>>>) {
-        if let Err(left) = outcome {
-            tracing::error!(worker = %self.inner.path, ?left, "a failed start has left something for the close");
+        match (outcome, self.inner.engine.get()) {
+            (Ok(()), Some(engine)) => ending::forget_children(engine),
+            (Ok(()), None) => {}
+            (Err(left), _) => {
+                tracing::error!(worker = %self.inner.path, ?left, "a failed start has left something for the close");
+            }
         }
     }
 

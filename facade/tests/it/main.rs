@@ -67,6 +67,7 @@ procfork::testing::tests! {
     registration::what_is_unregistered_is_gone_everywhere_and_its_name_is_free,
     registration::a_closure_that_captured_something_cannot_come_after_init,
     registration::a_registration_that_one_worker_refuses_changes_nothing_however_often,
+    registration::a_first_task_needs_nothing_of_a_kernel_but_what_was_loaded_at_the_start,
     registration::a_refusal_is_told_while_another_worker_is_busy,
     registration::a_callable_that_an_unfinished_task_names_stays,
     registration::a_graph_cannot_unregister_what_it_may_still_submit,

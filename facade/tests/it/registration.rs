@@ -4,8 +4,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use facade::{
-    AgreeCause, Args, CallableError, Error, Orchestrator, Settings, StartMode, State, TaskResult,
-    Worker, any, args, on,
+    AgreeCause, Args, CallableError, ChipCallable, Error, Orchestrator, Settings, StartMode, State,
+    TaskResult, Worker, any, args, core_args, on,
 };
 
 use crate::support::{
@@ -151,6 +151,33 @@ pub(crate) fn a_registration_that_one_worker_refuses_changes_nothing_however_oft
     let add = root.register_chip(&VECTOR_ADD).unwrap();
     assert_eq!(add.name(), "vector_add");
     root.close().unwrap();
+}
+
+static LOADED: ChipCallable = ChipCallable::new(
+    "loaded",
+    |orch, _| orch.submit("compiled", core_args()).map(drop),
+    COMPILED.kernels,
+);
+
+/// A chip says that it is ready when it can run what it was given: the first task asks for nothing of the kernel any more.
+pub(crate) fn a_first_task_needs_nothing_of_a_kernel_but_what_was_loaded_at_the_start() {
+    for mode in [StartMode::Fork, StartMode::Spawn] {
+        let sources = directory();
+        let node = builder(2, 0)
+            .each_chip(kernel_source(sources.path(), ""))
+            .start_mode(mode)
+            .build()
+            .unwrap();
+        let loaded = node.register_chip(&LOADED).unwrap();
+        node.init().unwrap();
+        // The artefact was kept there, too.
+        drop(sources);
+        for chip in 0..2 {
+            node.run(|orch| orch.submit_next_level(&loaded, args(), on(chip)))
+                .unwrap();
+        }
+        node.close().unwrap();
+    }
 }
 
 /// Chip 0 is in a task and has not answered when chip 1 refuses: that is the error, at once, and chip 0 forgets the change

@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use facade::{Args, FunctionHandle, TaskResult, Worker, args};
+use facade::{Args, Buffer, FunctionHandle, RunHandle, TaskResult, Worker, args};
 use nix::sys::signal::Signal;
 
 use crate::support::{Gate, builder, directory, failure, kill};
@@ -45,6 +45,18 @@ fn tree(dir: &Path, sub_workers: u32) -> (Worker, FunctionHandle, Gate) {
     (node, note, gate)
 }
 
+/// A run of one task that does `how` and notes `number` in `list`.
+fn noting(
+    node: &Worker,
+    note: &FunctionHandle,
+    list: &Buffer<u32>,
+    (how, number): (u32, u32),
+) -> RunHandle {
+    let task = args().inout(list).scalar(how).scalar(number);
+    node.submit(|orch| orch.submit_sub(note, task).map(drop))
+        .unwrap()
+}
+
 fn staged(node: &Worker) -> u64 {
     node.stats().unwrap().staged_ahead
 }
@@ -66,12 +78,7 @@ pub(crate) fn the_first_task_of_the_next_run_is_staged_and_begins_when_the_run_h
         node.buffer::<u32>(8).unwrap(),
         node.buffer::<u32>(8).unwrap(),
     );
-    let first = node
-        .submit(|orch| {
-            let held = args().inout(&x).scalar(STAND).scalar(1_u32);
-            orch.submit_sub(&note, held).map(drop)
-        })
-        .unwrap();
+    let first = noting(&node, &note, &x, (STAND, 1));
     assert_eq!(staged(&node), 0);
     // Of another buffer, so that nothing but the run before it keeps it from beginning.
     let second = node
@@ -83,12 +90,7 @@ pub(crate) fn the_first_task_of_the_next_run_is_staged_and_begins_when_the_run_h
         })
         .unwrap();
     await_staged(&node, 1);
-    let third = node
-        .submit(|orch| {
-            let task = args().inout(&x).scalar(GO_ON).scalar(5_u32);
-            orch.submit_sub(&note, task).map(drop)
-        })
-        .unwrap();
+    let third = noting(&node, &note, &x, (GO_ON, 5));
     assert_eq!(staged(&node), 1, "the run after the next one is not staged");
     assert!(!first.is_done() && !second.is_done());
     gate.open();
@@ -105,12 +107,7 @@ pub(crate) fn a_run_that_is_given_up_takes_its_staged_task_along() {
     let (node, note, gate) = tree(dir.path(), 1);
     let list = node.buffer::<u32>(8).unwrap();
     let lists: Vec<_> = (0..3).map(|_| node.buffer::<u32>(8).unwrap()).collect();
-    let first = node
-        .submit(|orch| {
-            let held = args().inout(&list).scalar(STAND).scalar(1_u32);
-            orch.submit_sub(&note, held).map(drop)
-        })
-        .unwrap();
+    let first = noting(&node, &note, &list, (STAND, 1));
     for (doomed, n) in lists.iter().zip(1..) {
         let outcome = node.submit(|orch| {
             orch.submit_sub(&note, args().inout(doomed).scalar(GO_ON).scalar(7_u32))?;
@@ -121,12 +118,7 @@ pub(crate) fn a_run_that_is_given_up_takes_its_staged_task_along() {
     }
     // Whatever was staged of them, nobody uses their buffers.
     lists.iter().for_each(|list| list.release().unwrap());
-    let last = node
-        .submit(|orch| {
-            let task = args().inout(&list).scalar(GO_ON).scalar(9_u32);
-            orch.submit_sub(&note, task).map(drop)
-        })
-        .unwrap();
+    let last = noting(&node, &note, &list, (GO_ON, 9));
     gate.open();
     first.wait().unwrap();
     last.wait().unwrap();
@@ -141,12 +133,7 @@ pub(crate) fn a_staged_task_begins_although_the_run_before_it_failed() {
         node.buffer::<u32>(8).unwrap(),
         node.buffer::<u32>(8).unwrap(),
     );
-    let first = node
-        .submit(|orch| {
-            let doomed = args().inout(&x).scalar(FAIL).scalar(1_u32);
-            orch.submit_sub(&note, doomed).map(drop)
-        })
-        .unwrap();
+    let first = noting(&node, &note, &x, (FAIL, 1));
     let second = node
         .submit(|orch| {
             // Needs what the failing one writes: not ready, so it is not staged, and will be skipped.
@@ -169,12 +156,7 @@ pub(crate) fn what_was_staged_at_a_worker_that_dies_runs_at_another() {
     let (node, note, gate) = tree(dir.path(), 2);
     let x = node.buffer::<u32>(8).unwrap();
     let lists: Vec<_> = (0..3).map(|_| node.buffer::<u32>(8).unwrap()).collect();
-    let first = node
-        .submit(|orch| {
-            let held = args().inout(&x).scalar(STAND).scalar(1_u32);
-            orch.submit_sub(&note, held).map(drop)
-        })
-        .unwrap();
+    let first = noting(&node, &note, &x, (STAND, 1));
     let at_the_gate = gate.reader_is_there();
     let second = node
         .submit(|orch| {
@@ -210,19 +192,9 @@ pub(crate) fn what_was_staged_at_the_only_worker_fails_with_its_death_and_was_ne
         node.buffer::<u32>(8).unwrap(),
         node.buffer::<u32>(8).unwrap(),
     );
-    let first = node
-        .submit(|orch| {
-            let held = args().inout(&x).scalar(STAND).scalar(1_u32);
-            orch.submit_sub(&note, held).map(drop)
-        })
-        .unwrap();
+    let first = noting(&node, &note, &x, (STAND, 1));
     let at_the_gate = gate.reader_is_there();
-    let second = node
-        .submit(|orch| {
-            let task = args().inout(&y).scalar(GO_ON).scalar(2_u32);
-            orch.submit_sub(&note, task).map(drop)
-        })
-        .unwrap();
+    let second = noting(&node, &note, &y, (GO_ON, 2));
     await_staged(&node, 1);
     kill(node.tree().unwrap().children[0].pid, Signal::SIGKILL);
     for run in [first, second] {

@@ -9,7 +9,8 @@ use facade::{
 };
 
 use crate::support::{
-    INCREMENT, VECTOR_ADD, builder, directory, failure, n_descriptors, nothing, pids, wait_gone,
+    INCREMENT, VECTOR_ADD, builder, directory, failure, n_descriptors, n_mappings, nothing, pids,
+    wait_gone,
 };
 
 pub(crate) fn a_tree_is_ready_when_init_returns() {
@@ -136,7 +137,12 @@ pub(crate) fn a_device_that_does_not_open_fails_the_start_with_its_place_and_lea
     let before = n_descriptors();
     {
         let node = builder(2, 2).platform(Platform::A2a3).build().unwrap();
+        // What a worker has of its own, started or not.
+        let _buffer = node.buffer::<u8>(1).unwrap();
+        let own = n_descriptors();
         let error = node.init().unwrap_err();
+        let me = std::process::id();
+        assert_eq!((n_descriptors(), n_mappings(me, "mailbox")), (own, 0));
         let remote = error.remote().unwrap_or_else(|| panic!("{error}"));
         assert!(remote.path.starts_with("node/chip"), "{error}");
         // What is missing, what to set, what to use instead.

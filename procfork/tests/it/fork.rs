@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::mpsc;
 use std::thread;
 
-use procfork::{Child, ExitCause, ForkError, ForkOptions, Group, Pid, exit_code, fork};
+use procfork::{Child, ExitCause, ForkOptions, Group, Pid, StartError, exit_code, fork};
 
 use crate::support::{cause_of, child, soon};
 
@@ -73,7 +73,7 @@ pub(crate) fn a_process_with_threads_is_refused_and_the_threads_are_named() {
         .spawn(move || held.recv());
     let thread = thread.unwrap();
     let error = fork(ForkOptions::new("child"), |_| ()).unwrap_err();
-    assert!(matches!(&error, ForkError::OtherThreads { threads, .. } if threads.len() == 1));
+    assert!(matches!(&error, StartError::OtherThreads { threads, .. } if threads.len() == 1));
     let text = error.to_string();
     assert!(
         text.contains("busy-bee") && text.contains("spawn"),
@@ -89,14 +89,14 @@ pub(crate) fn a_parent_that_ignores_sigchld_is_refused() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     let error = fork(ForkOptions::new("child"), |_| ()).unwrap_err();
     assert!(
-        matches!(error, ForkError::ChildrenDiscarded { .. }),
+        matches!(error, StartError::ChildrenDiscarded { .. }),
         "{error}"
     );
 }
 
 pub(crate) fn a_name_with_a_zero_byte_is_refused() {
     let error = fork(ForkOptions::new("a\0b"), |_| ()).unwrap_err();
-    assert!(matches!(error, ForkError::BadName { .. }), "{error}");
+    assert!(matches!(error, StartError::BadName { .. }), "{error}");
 }
 
 pub(crate) fn a_group_that_is_gone_cannot_be_joined() {
@@ -107,7 +107,7 @@ pub(crate) fn a_group_that_is_gone_cannot_be_joined() {
     };
     let error = fork(ForkOptions::new("late").group(Group::Join(gone)), |_| ()).unwrap_err();
     assert!(
-        matches!(&error, ForkError::GroupGone { group, .. } if *group == gone),
+        matches!(&error, StartError::GroupGone { group, .. } if *group == gone),
         "{error}"
     );
 }

@@ -211,20 +211,6 @@ impl Scheduler {
         Some((self.arena.id(self.replays.get(replay).slot), node))
     }
 
-    /// The definition of a graph task that has not ended.
-    pub fn definition_of(&self, graph: TaskId) -> Option<&Arc<Definition>> {
-        let slot = self
-            .arena
-            .is_current(graph)
-            .then(|| &self.arena[graph.slot])?;
-        match slot.place.kind() {
-            Kind::Graph(replay) if !slot.state().has_ended() => {
-                Some(&self.replays.get(replay).definition)
-            }
-            _ => None,
-        }
-    }
-
     fn check_targets(&self, targets: &Targets) -> Result<(), SubmitError> {
         if targets.n_subs > 0 {
             self.check_subs(targets.n_subs)?;
