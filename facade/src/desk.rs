@@ -44,7 +44,8 @@ impl Desk<'_> {
         })?;
         let owner = self.engine.core().life(chip as usize);
         let reservation = self.table().reserve(owner);
-        let reservation = reservation.map_err(|error| self.not_alive(chip, "allocate", &error))?;
+        let reservation =
+            reservation.map_err(|error| self.not_alive(chip, "allocate device memory", &error))?;
         let ticket = reservation.ticket();
         let name = DeviceName::of(&ticket);
         let reply = self.ask(Job::new(
@@ -56,7 +57,7 @@ impl Desk<'_> {
         };
         let ptr = reservation.record(address, bytes).map_err(|error| {
             self.take_back(chip, name);
-            self.not_alive(chip, "allocate", &error)
+            self.not_alive(chip, "allocate device memory", &error)
         })?;
         let (entry, generation) = (u64::from(ticket.entry), ticket.generation);
         let buffer = BufferId::new(owner.incarnation, entry, generation, BufferKind::Device);
@@ -199,7 +200,7 @@ impl Desk<'_> {
             let usage = match self.ask(Job::new(chip as usize, ControlRequest::MemoryReport)) {
                 Ok(ControlReply::Memory(usage)) => Ok(usage),
                 Ok(reply) => return Err(self.unexpected(chip, "report memory", &reply)),
-                Err(Error::Memory(MemoryError::WorkerDied(died))) => Err(died),
+                Err(Error::Memory(MemoryError::WorkerDied { died, .. })) => Err(died),
                 Err(error) => return Err(error),
             };
             Ok(ChipMemory {
@@ -264,7 +265,11 @@ impl Desk<'_> {
                 .into()
             }
             Some(JobOutcome::Reply(reply)) => return Ok(reply.clone()),
-            Some(JobOutcome::Died(died)) => MemoryError::WorkerDied(died.clone()).into(),
+            Some(JobOutcome::Died(died)) => MemoryError::WorkerDied {
+                operation: job.request.operation(),
+                died: died.clone(),
+            }
+            .into(),
             Some(JobOutcome::Protocol(reason)) => broken(reason.clone()),
             None => broken("no answer".to_owned()),
         })
@@ -354,7 +359,7 @@ impl Desk<'_> {
         let dead = self.engine.core().dead();
         let path = self.plan.path_of(chip);
         match dead.into_iter().find(|died| died.worker == path) {
-            Some(died) => MemoryError::WorkerDied(died).into(),
+            Some(died) => MemoryError::WorkerDied { operation, died }.into(),
             None => self.protocol(chip, operation, error),
         }
     }
@@ -414,7 +419,7 @@ fn refused_free(refused: provenance::Refused) -> Error {
 
 /// The native free failed. Memory of a process that died is no leak: it went with the process.
 fn leaked(ptr: DevicePtr, source: Error) -> Error {
-    if matches!(source, Error::Memory(MemoryError::WorkerDied(_))) {
+    if matches!(source, Error::Memory(MemoryError::WorkerDied { .. })) {
         return source;
     }
     MemoryError::Leaked {

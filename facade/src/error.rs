@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lifecycle::State;
-use procfork::ExitCause;
+use procfork::{ExitCause, ThreadName};
 
 use crate::control::RemoteError;
 use crate::progress::StartProgress;
@@ -155,7 +155,8 @@ impl Error {
                 cause: StartCause::Died(died),
                 ..
             })
-            | Error::Memory(MemoryError::WorkerDied(died)) => Some(died),
+            | Error::Submit(SubmitError::WorkerDied { died, .. })
+            | Error::Memory(MemoryError::WorkerDied { died, .. }) => Some(died),
             Error::Callable(CallableError::NotAgreed { cause, .. }) => match &**cause {
                 AgreeCause::Died(died) => Some(died),
                 _ => None,
@@ -418,6 +419,20 @@ fn standing(waiting: &[StartProgress]) -> String {
     }
 }
 
+/// Why there is no way to start a child with these callables.
+fn of_captured(callables: &[String], threads: &[ThreadName]) -> String {
+    if threads.is_empty() {
+        return format!(
+            "start this program again for it: the callables {callables:?} captured something, which only a fork copies; let them capture nothing, or start while the process has one thread"
+        );
+    }
+    let threads: Vec<String> = threads.iter().map(ToString::to_string).collect();
+    format!(
+        "neither fork it nor start this program again for it: the process has other threads ({}), and the callables {callables:?} captured something, which only a fork copies; start before the threads, or let the callables capture nothing",
+        threads.join(", ")
+    )
+}
+
 /// Why a worker did not start.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -445,13 +460,13 @@ pub enum StartCause {
     /// The worker said why.
     #[error("{0}")]
     Remote(RemoteError),
-    /// A spawned child cannot have what a callable captured.
-    #[error(
-        "start this program again for it: the callables {callables:?} captured something, which only a fork copies; let them capture nothing, or start while the process has one thread"
-    )]
+    /// A spawned child cannot have what a callable captured, and a process with several threads cannot fork.
+    #[error("{}", of_captured(callables, threads))]
     Captured {
         /// Their names.
         callables: Vec<String>,
+        /// The threads that kept the process from forking, where it was to do that or to spawn.
+        threads: Vec<ThreadName>,
     },
     /// It could not be forked or spawned.
     #[error("{}", crate::control::chain(.0.as_ref()))]

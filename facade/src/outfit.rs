@@ -105,7 +105,7 @@ impl Cradle {
             child::main(context, self.seat.clone(), Arc::clone(registry), outfit)
         });
         let kept = self.mailbox.keep_from_forks();
-        let child = child.map_err(|error| StartCause::Fork(Arc::new(error)))?;
+        let child = child.map_err(|error| not_forked(error, registry))?;
         kept.map_err(StartCause::system)?;
         Ok(child)
     }
@@ -126,7 +126,10 @@ impl Cradle {
         registry: &Registry,
     ) -> Result<Child, StartCause> {
         let args = self.seat.to_wire(registry);
-        let args = args.map_err(|callables| StartCause::Captured { callables })?;
+        let args = args.map_err(|callables| StartCause::Captured {
+            callables,
+            threads: Vec::new(),
+        })?;
         // In the order in which `Outfit::received` takes them, after the channel.
         let (mailbox, feed) = (self.mailbox.fds(), self.feed.fds());
         for fd in mailbox.into_iter().chain([self.board.fd()]).chain(feed) {
@@ -137,5 +140,15 @@ impl Cradle {
             .fold(options, ForkOptions::give);
         procfork::spawn(options, child::SPAWNED, &args)
             .map_err(|error| StartCause::Fork(Arc::new(error)))
+    }
+}
+
+/// Where spawning would not do either, the error says both.
+fn not_forked(error: procfork::StartError, registry: &Registry) -> StartCause {
+    match (error, registry.to_wire()) {
+        (procfork::StartError::OtherThreads { threads, .. }, Err(callables)) => {
+            StartCause::Captured { callables, threads }
+        }
+        (error, _) => StartCause::Fork(Arc::new(error)),
     }
 }

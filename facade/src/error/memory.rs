@@ -87,7 +87,7 @@ pub enum BufferError {
         buffer: BufferId,
     },
     /// There is no room for an intermediate tensor, and no end of a task would make any.
-    #[error("worker `{worker}` {source} (`WorkerBuilder::heap`){}", named(blocker.as_ref()))]
+    #[error("make an intermediate tensor on worker `{worker}`: {source} (`WorkerBuilder::heap`){}", named(blocker.as_ref()))]
     Intermediate {
         /// The worker whose graph it is.
         worker: String,
@@ -230,8 +230,13 @@ pub enum MemoryError {
     #[error("{0}")]
     Remote(RemoteError),
     /// The chip worker died.
-    #[error("{0}")]
-    WorkerDied(WorkerDied),
+    #[error("{operation}: {died}")]
+    WorkerDied {
+        /// What was attempted.
+        operation: &'static str,
+        /// How it ended.
+        died: WorkerDied,
+    },
     /// The device memory is gone for good: the native free failed.
     #[error(
         "free {ptr}: the device refused, so that the memory is leaked and the pointer is dead: {reason}"

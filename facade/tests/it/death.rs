@@ -87,10 +87,12 @@ pub(crate) fn a_task_for_a_dead_worker_is_refused_with_its_cause() {
     kill(pid, Signal::SIGKILL);
     failure(node.run(|orch| orch.submit_next_level(&increment, args().inout(&x), on(0))));
     let refused = node.run(|orch| orch.submit_next_level(&increment, args().inout(&x), on(0)));
-    let Err(Error::Submit(SubmitError::WorkerDied { died, .. })) = refused else {
+    let refused = refused.unwrap_err();
+    let Error::Submit(SubmitError::WorkerDied { died, .. }) = &refused else {
         panic!("{refused:?}")
     };
     assert_eq!(died.pid, pid);
+    assert_eq!(refused.worker_died(), Some(died));
     node.run(|orch| orch.submit_next_level(&increment, args().inout(&x), any()))
         .unwrap();
     node.close().unwrap();

@@ -120,7 +120,7 @@ pub(crate) fn a_refused_submit_gives_the_memory_back_and_the_tensor_can_be_made_
         }
         let (half, more) = (fresh::<u32>(200)?, fresh::<u32>(100)?);
         let refused = orch.submit_sub(&fill, args().output(&half).output(&more).scalar(0_u32)).unwrap_err();
-        insta::assert_snapshot!(refused, @"worker `node` cannot allocate 400 bytes: 192 of 1024 are free at depth 0, and the oldest block in the way belongs to the run itself; allocate in scopes that end, or give the ring more bytes (`WorkerBuilder::heap`)");
+        insta::assert_snapshot!(refused, @"make an intermediate tensor on worker `node`: cannot allocate 400 bytes: 192 of 1024 are free at depth 0, and the oldest block in the way belongs to the run itself; allocate in scopes that end, or give the ring more bytes (`WorkerBuilder::heap`)");
         orch.submit_sub(&fill, args().output(&all).scalar(1_u32))?;
         // Made once: the next submit writes the same memory, after the first.
         orch.submit_sub(&fill, args().output(&all).scalar(2_u32))

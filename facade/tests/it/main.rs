@@ -47,6 +47,7 @@ procfork::testing::tests! {
     start::a_process_with_threads_starts_its_tree_by_spawning,
     start::a_spawned_worker_that_dies_is_told_exactly,
     start::a_callable_that_captured_something_is_not_spawned_and_is_named,
+    start::a_tree_that_can_be_neither_forked_nor_spawned_names_the_threads_and_the_callables,
     start::a_device_that_does_not_open_fails_the_start_with_its_place_and_leaves_nothing,
     start::everybody_who_inits_gets_the_same_outcome,
     start::a_worker_without_children_is_refused_before_any_fork,

@@ -171,6 +171,11 @@ pub(crate) fn memory_of_a_dead_chip_is_gone() {
     kill(node.tree().unwrap().children[0].pid, Signal::SIGKILL);
     let error = node.copy_to(x, &[0.0; 4]).unwrap_err();
     assert!(error.worker_died().is_some(), "{error}");
+    let said = format!("{error:?}");
+    assert!(
+        said.starts_with("failed to copy to device memory: worker `node/chip0` (pid "),
+        "{said}"
+    );
     let error = node
         .run(|orch| orch.submit_next_level(&increment, args().inout(&x), any()))
         .unwrap_err();

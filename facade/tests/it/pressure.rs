@@ -54,11 +54,11 @@ pub(crate) fn a_graph_that_needs_more_memory_than_its_ring_is_told_at_once_with_
             refused
         })
         .unwrap_err();
-    insta::assert_snapshot!(error, @"worker `node` cannot allocate 512 bytes: 256 of 1024 are free at depth 0, and the oldest block in the way belongs to the run itself; allocate in scopes that end, or give the ring more bytes (`WorkerBuilder::heap`); `hold` (task 0.0) uses that block");
+    insta::assert_snapshot!(error, @"make an intermediate tensor on worker `node`: cannot allocate 512 bytes: 256 of 1024 are free at depth 0, and the oldest block in the way belongs to the run itself; allocate in scopes that end, or give the ring more bytes (`WorkerBuilder::heap`); `hold` (task 0.0) uses that block");
     let error = node
         .run(|orch| orch.alloc::<u32>(1024).map(|_| ()))
         .unwrap_err();
-    insta::assert_snapshot!(error, @"worker `node` cannot allocate 4096 bytes in scopes of depth 0: the ring there has 1024 bytes; give it more, or cut the tensor into pieces (`WorkerBuilder::heap`)");
+    insta::assert_snapshot!(error, @"make an intermediate tensor on worker `node`: cannot allocate 4096 bytes in scopes of depth 0: the ring there has 1024 bytes; give it more, or cut the tensor into pieces (`WorkerBuilder::heap`)");
     assert!(matches!(
         error,
         Error::Buffer(BufferError::Intermediate { .. })
