@@ -216,14 +216,15 @@ impl Start<'_> {
     pub(crate) fn respawn(&self, index: usize) -> Result<TreeNode, Error> {
         // The background driver is a thread, beside which nothing can be forked.
         let had_background = self.engine.stop_background();
-        let made = self.replace(index);
+        let init = self.init_of(index);
+        let made = self.replace(index, &init);
         let driven = match had_background {
             true => self.engine.ensure_background(),
             false => Ok(()),
         };
-        made.and(driven)?;
-        let brought_up = self.bring_up(&self.ask(index..index + 1));
-        match brought_up {
+        made?;
+        self.engine.change(|_core| ());
+        match driven.and_then(|()| self.bring_up(&[init])) {
             Ok(mut nodes) => self.welcome_back(index).map(|()| nodes.swap_remove(0)),
             Err(error) => {
                 self.give_up(index);
@@ -247,8 +248,9 @@ impl Start<'_> {
         Ok(())
     }
 
-    /// A new child and line in the place of the dead ones.
-    fn replace(&self, index: usize) -> Result<(), Error> {
+    /// A new child and line in the place of the dead ones. What it is asked first is to come up, whatever others have asked
+    /// of the dead one, or ask as soon as they may.
+    fn replace(&self, index: usize, init: &Arc<Job>) -> Result<(), Error> {
         let (kind, path) = self.plan.lines(self.engine.path()).swap_remove(index);
         let mut lines = self.engine.claim_lines();
         let made = self.cradle(index, kind, &path, self.mode());
@@ -263,6 +265,7 @@ impl Start<'_> {
         let pushed = children.push(child);
         pushed.map_err(|error| self.error(&path, StartCause::system(error)))?;
         lines.replace(index, line);
+        self.engine.core().jobs.insert(0, Arc::clone(init));
         // Dropping the old child reaps it.
         drop(old.and_then(|pid| children.remove(pid)));
         Ok(())
@@ -371,11 +374,15 @@ impl Start<'_> {
         }
     }
 
+    /// What asks the child on this line to come up.
+    fn init_of(&self, line: usize) -> Arc<Job> {
+        let until = WireInstant::of(self.deadline);
+        Job::new(line, ControlRequest::Init { until })
+    }
+
     /// Sends `Init` to the children on these lines, each of which finds it when it comes to wait for a request.
     fn ask(&self, lines: Range<usize>) -> Vec<Arc<Job>> {
-        let until = WireInstant::of(self.deadline);
-        let jobs = lines.map(|line| Job::new(line, ControlRequest::Init { until }));
-        let jobs: Vec<Arc<Job>> = jobs.collect();
+        let jobs: Vec<Arc<Job>> = lines.map(|line| self.init_of(line)).collect();
         self.engine.post(&jobs);
         jobs
     }

@@ -29,7 +29,7 @@ use crate::tree_plan::Plan;
 
 static RUN: Operation = Operation::new("run");
 static CREATE_BUFFER: Operation = Operation::new("create a buffer");
-pub(crate) static MEMORY: Operation = Operation::new("device memory");
+pub(crate) static MEMORY: Operation = Operation::new("use device memory");
 
 /// What [`Worker::health`] finds.
 #[derive(Debug, Clone, PartialEq, Eq)]

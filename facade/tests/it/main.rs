@@ -94,6 +94,7 @@ procfork::testing::tests! {
     threads::every_way_to_use_a_worker_gets_on_beside_every_other,
     threads::looking_and_dropping_beside_runs_loses_no_wake_up,
     threads::a_respawn_beside_runs_waits_for_none_of_them,
+    threads::a_chip_that_comes_up_again_is_asked_for_nothing_before_it_is_up,
     threads::many_buffers_released_on_an_idle_tree_are_all_unmapped,
     runs::a_vector_add_over_two_chips_is_right,
     runs::conflicting_tasks_run_in_the_order_of_submission,

@@ -93,6 +93,45 @@ pub(crate) fn a_respawn_beside_runs_waits_for_none_of_them() {
     node.close().unwrap();
 }
 
+/// What others ask of a worker that comes up again waits until it is up: they are told of its death, or get an answer.
+pub(crate) fn a_chip_that_comes_up_again_is_asked_for_nothing_before_it_is_up() {
+    let node = builder(1, 0)
+        .start_mode(facade::StartMode::Spawn)
+        .build()
+        .unwrap();
+    node.init().unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut answers = 0;
+                    while !over.load(Ordering::Relaxed) {
+                        match node.malloc::<u8>(0, 64) {
+                            Ok(memory) => answers += u32::from(node.free(memory).is_ok()),
+                            Err(error) => assert!(error.worker_died().is_some(), "{error}"),
+                        }
+                    }
+                    answers
+                })
+            })
+            .collect();
+        for _ in 0..20 {
+            let pid = node.tree().unwrap().children[0].pid;
+            kill(pid, Signal::SIGKILL);
+            while node.health() == Health::Ready {
+                std::thread::yield_now();
+            }
+            node.respawn("node/chip0").unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+        for asking in asking {
+            assert!(asking.join().unwrap() > 0);
+        }
+    });
+    node.close().unwrap();
+}
+
 /// Nobody drives an idle tree, and yet what is released is unmapped everywhere, however much at once.
 pub(crate) fn many_buffers_released_on_an_idle_tree_are_all_unmapped() {
     let root = builder(1, 1)
