@@ -172,16 +172,19 @@ pub fn args() -> ArgList {
 
 impl ArgList {
     /// A tensor that the task reads.
+    #[inline]
     pub fn input(self, tensor: &impl AsTensor) -> Self {
         self.tensor(tensor, Tag::Input)
     }
 
     /// A tensor that the task overwrites whole, without reading it. A [`Fresh`] one gets its memory with the submit.
+    #[inline]
     pub fn output(self, tensor: &impl AsTensor) -> Self {
         self.tensor(tensor, Tag::Output)
     }
 
     /// A tensor that the task reads and writes.
+    #[inline]
     pub fn inout(self, tensor: &impl AsTensor) -> Self {
         self.tensor(tensor, Tag::InOut)
     }
@@ -214,19 +217,22 @@ impl ArgList {
         self
     }
 
+    #[inline]
     fn tensor(mut self, tensor: &impl AsTensor, tag: Tag) -> Self {
-        if self.backings.len() == ARGS_MAX {
-            self.too_many = true;
-        }
-        if self.fault.is_some() || self.too_many {
-            return self;
-        }
         let Parts(tensor, backing) = sealed::AsTensor::parts(tensor);
+        self.push(tensor, backing, tag);
+        self
+    }
+
+    fn push(&mut self, tensor: Tensor, backing: Backing, tag: Tag) {
+        self.too_many |= self.backings.len() == ARGS_MAX;
+        if self.fault.is_some() || self.too_many {
+            return;
+        }
         match self.args.tensor(tensor, tag) {
             Ok(_) => self.backings.push(backing),
             Err(fault) => self.fault = Some(fault),
         }
-        self
     }
 
     /// Whether an output waits for memory.

@@ -240,6 +240,9 @@ impl Engine {
     /// Takes core once, since a submit is paid for once per task.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Core) -> R) -> R {
         let lines = self.lines.try_lock();
+        if let Some(lines) = &lines {
+            lines.prefetch_news();
+        }
         let mut core = self.core();
         let result = change(&mut core);
         let Some(mut lines) = lines else {

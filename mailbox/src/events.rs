@@ -39,6 +39,8 @@ pub struct ControlReply<'a> {
 #[derive(Debug)]
 #[must_use = "a staged task keeps its frame until it is activated or discarded"]
 pub struct Staged {
+    /// The endpoint that it was staged at.
+    pub(crate) end: u64,
     pub(crate) frame: usize,
     pub(crate) identity: Identity,
     pub(crate) kind: u8,

@@ -150,6 +150,13 @@ impl Frame {
         Stamp(self.words.as_slice()[0].load(OBSERVE))
     }
 
+    /// Asks for the line with the stamp, for who will look at it soon and has something to do until then.
+    #[inline(always)]
+    pub(crate) fn prefetch_stamp(&self) {
+        #[cfg(not(loom))]
+        self.words.prefetch(0);
+    }
+
     /// The newest stamp, for a loop that waits for a new one: asks for the second line of the frame along
     /// with the first, so that a payload of up to 96 bytes comes in the time of one transfer.
     #[inline(always)]

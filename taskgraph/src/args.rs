@@ -424,7 +424,7 @@ impl TaskArgs {
             is_alike && tensor.is_contiguous() && self.accesses[index].is_unbacked()
         });
         let tag = found.ok_or(ArgsError::NotBackable { index })?.tag;
-        self.checked_access(&tensor, tag, index)?;
+        self.check_access(&Access::new(&tensor, tag), index)?;
         self.replace(index, tensor);
         Ok(())
     }
@@ -437,9 +437,9 @@ impl TaskArgs {
         self.is_unbacked = self.accesses.iter().any(Access::is_unbacked);
     }
 
-    /// What inference will see of a tensor, when it may stand at this position.
-    fn checked_access(&self, tensor: &Tensor, tag: Tag, index: usize) -> Result<Access, ArgsError> {
-        let (access, buffer) = (Access::new(tensor, tag), tensor.buffer());
+    /// Whether a tensor of which inference sees this may stand at this position.
+    fn check_access(&self, access: &Access, index: usize) -> Result<(), ArgsError> {
+        let (tag, buffer) = (access.tag, access.buffer);
         if tag.writes() && !buffer.kind.is_writable() {
             return Err(ArgsError::ReadOnly { index, buffer });
         }
@@ -449,7 +449,7 @@ impl TaskArgs {
         let others = self.accesses.iter().enumerate();
         let mut others = others.filter(|(other, _)| *other != index);
         match others.find(|(_, other)| access.writes_over(other)) {
-            None => Ok(access),
+            None => Ok(()),
             Some((other, _)) => Err(ArgsError::OverlappingWrites {
                 first: other.min(index),
                 second: other.max(index),
@@ -464,7 +464,8 @@ impl TaskArgs {
         tag: Tag,
         name: Option<Name>,
     ) -> Result<&mut TaskArgs, ArgsError> {
-        let access = self.checked_access(&tensor, tag, self.tensors.len())?;
+        let access = Access::new(&tensor, tag);
+        self.check_access(&access, self.tensors.len())?;
         self.tensors.push(TensorArg { tensor, tag, name });
         self.accesses.push(access);
         self.is_unbacked |= access.is_unbacked();

@@ -293,7 +293,7 @@ impl Scheduler {
             self.member_ended(in_flight, Some(failure));
         }
         self.lines.recount(worker, &self.workers);
-        let no_worker = TaskEnd::Failed(Failure::NoWorker);
+        let no_worker = TaskEnd::Failed(Failure::NoWorker { lost: Some(worker) });
         for at in 0..self.workers[worker].lines.len() {
             let line = self.workers[worker].lines[at];
             if !self.lines.is_served(line) {

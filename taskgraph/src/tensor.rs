@@ -294,6 +294,19 @@ impl Tensor {
         true
     }
 
+    /// The bytes of elements that lie side by side in row-major order and fill whole bytes.
+    fn dense_bytes(&self) -> Option<u64> {
+        let mut elements = 1;
+        for (&count, &stride) in self.shape().iter().zip(self.strides()).rev() {
+            if count != 1 && stride != elements {
+                return None;
+            }
+            elements = count.checked_mul(elements)?;
+        }
+        let bits = self.dtype.bits().checked_mul(elements)?;
+        bits.is_multiple_of(8).then_some(bits / 8)
+    }
+
     /// The bytes from the first to the last one touched, as offsets into the backing.
     ///
     /// Exact for a contiguous tensor, a bounding range for any other. Empty for an empty view.
@@ -303,7 +316,12 @@ impl Tensor {
     }
 
     /// The set of bytes that are touched, for intersection with other views.
+    ///
+    /// A few instructions where the elements lie side by side, as they mostly do.
     pub fn view(&self) -> View {
+        if let Some(bytes) = self.dense_bytes() {
+            return View::dense(self.byte_offset, self.byte_offset + bytes);
+        }
         View::of(
             self.byte_offset,
             self.shape(),

@@ -162,8 +162,6 @@ pub(crate) struct Core {
     losses: HashMap<WorkerId, (Name, TaskCause)>,
     /// How their processes ended, which may be later than and for another reason than the loss.
     deaths: HashMap<WorkerId, WorkerDied>,
-    /// The worker whose loss the graph is dealing with just now.
-    losing: Option<WorkerId>,
     /// Control requests that no line has sent yet.
     pub(crate) jobs: Vec<Arc<Job>>,
     /// Threads that sleep on `wake`.
@@ -201,7 +199,6 @@ impl Core {
             lives: Vec::new(),
             losses: HashMap::new(),
             deaths: HashMap::new(),
-            losing: None,
             jobs: Vec::new(),
             sleepers: 0,
             starving: 0,
@@ -392,11 +389,9 @@ impl Core {
     fn lose(&mut self, worker: WorkerId, path: Name, cause: TaskCause) {
         self.losses.entry(worker).or_insert((path, cause));
         self.observer.lost(worker.0 as usize);
-        self.losing = Some(worker);
         // An error says that it was lost before.
         let _ = self.graph.worker_lost(worker);
         self.settle();
-        self.losing = None;
     }
 
     /// Every worker whose process is dead.

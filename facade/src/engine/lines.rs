@@ -265,18 +265,26 @@ impl Lines {
         self.dead & (1 << index) == 0
     }
 
+    /// The lines that owe an answer.
+    fn owing(&self) -> impl Iterator<Item = &Line> {
+        let mut owing = self.owing;
+        std::iter::from_fn(move || {
+            let index = (owing != 0).then(|| owing.trailing_zeros() as usize)?;
+            owing &= owing - 1;
+            Some(&self.all[index])
+        })
+    }
+
     /// Whether a line that owes an answer has news. A load or two per such line.
     #[inline]
     pub(super) fn has_news(&self) -> bool {
-        let mut owing = self.owing;
-        while owing != 0 {
-            let index = owing.trailing_zeros() as usize;
-            owing &= owing - 1;
-            if self.all[index].end.is_ready() {
-                return true;
-            }
-        }
-        false
+        self.owing().any(|line| line.end.is_ready())
+    }
+
+    /// Asks for what [`Lines::has_news`] will look at, while there is something else to do.
+    #[inline]
+    pub(super) fn prefetch_news(&self) {
+        self.owing().for_each(|line| line.end.prefetch());
     }
 
     /// Takes everything that the children said.

@@ -16,7 +16,8 @@ use crate::run_graph::RunGraph;
 /// What becomes of a run: nothing yet, or its one outcome for ever.
 #[derive(Debug)]
 pub(crate) struct RunCell {
-    outcome: OnceLock<Result<(), RunError>>,
+    /// Empty where the run went well.
+    failure: OnceLock<RunError>,
     /// Where somebody asked for it.
     graph: OnceLock<Arc<RunGraph>>,
     done: AtomicBool,
@@ -40,7 +41,7 @@ impl RunCell {
         let span = (!span.is_disabled()).then(|| span.clone());
         let wakers = Vec::new();
         Arc::new(Self {
-            outcome: OnceLock::new(),
+            failure: OnceLock::new(),
             graph: OnceLock::new(),
             done: AtomicBool::new(false),
             open: Mutex::new(Open {
@@ -65,12 +66,14 @@ impl RunCell {
     /// Whether the run is over. One load; for wait loops.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
-        // Acquire: partner of the release in `finish`, so that the outcome is seen.
+        // Acquire: partner of the release in `finish`, so that a failure is seen.
         self.done.load(Ordering::Acquire)
     }
 
+    /// The outcome of a run that is over.
     pub(crate) fn outcome(&self) -> Option<Result<(), RunError>> {
-        self.outcome.get().cloned()
+        let failure = self.is_done().then(|| self.failure.get().cloned())?;
+        Some(failure.map_or(Ok(()), Err))
     }
 
     /// The graph of a run that is over, where it was kept.
@@ -86,10 +89,16 @@ impl RunCell {
 
     /// Publishes the outcome. The first one stays. Who awaits it is woken later.
     pub(super) fn finish(&self, outcome: Result<(), RunError>, later: &mut Laters) {
-        // An error only says that there was an outcome before.
-        let _ = self.outcome.set(outcome);
         let open = {
             let mut open = self.open.lock();
+            // Relaxed: written under this lock only.
+            if self.done.load(Ordering::Relaxed) {
+                return;
+            }
+            if let Err(failure) = outcome {
+                // It is set once, under this lock.
+                let _ = self.failure.set(failure);
+            }
             self.done.store(true, Ordering::Release);
             std::mem::take(&mut *open)
         };

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use taskgraph::Tensor;
 
 use super::Orchestrator;
@@ -10,9 +9,10 @@ use crate::args::{ArgList, Backing};
 use crate::error::Error;
 use crate::fresh::FreshCore;
 
-/// What was allocated for a task that is not submitted yet, in that order.
+/// What was allocated for a task that is not submitted yet, in that order. Mostly nothing, so that it is small and
+/// does not cost every submit a copy.
 #[derive(Default)]
-pub(crate) struct Outputs(SmallVec<[(Arc<FreshCore>, Tensor, Backing); 2]>);
+pub(crate) struct Outputs(Vec<(Arc<FreshCore>, Tensor, Backing)>);
 
 impl Orchestrator<'_> {
     /// Gives memory to the outputs in these lists that have none.

@@ -267,6 +267,9 @@ impl Orchestrator<'_> {
         name: &Name,
         order: &[TaskHandle],
     ) -> Result<SmallVec<[TaskId; 2]>, SubmitError> {
+        if order.is_empty() {
+            return Ok(SmallVec::new());
+        }
         let callable = || Arc::clone(name);
         let id = |task: &TaskHandle| match task.recording {
             Some(_) => Err(SubmitError::OutsideGraph {

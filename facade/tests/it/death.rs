@@ -8,7 +8,8 @@ use nix::sys::signal::Signal;
 use procfork::ForkOptions;
 
 use crate::support::{
-    INCREMENT, builder, directory, failure, is_alive, kill, n_mappings, nothing, pids, wait_gone,
+    Gate, INCREMENT, builder, directory, failure, is_alive, kill, n_mappings, nothing, pids, until,
+    wait_gone,
 };
 
 #[track_caller]
@@ -95,6 +96,39 @@ pub(crate) fn a_task_for_a_dead_worker_is_refused_with_its_cause() {
     assert_eq!(refused.worker_died(), Some(died));
     node.run(|orch| orch.submit_next_level(&increment, args().inout(&x), any()))
         .unwrap();
+    node.close().unwrap();
+}
+
+/// The task was queued behind another run when its only worker died, and comes to its turn after that was dealt with.
+pub(crate) fn a_run_that_waited_while_its_worker_died_fails_with_that_death() {
+    let (dir, below) = (directory(), builder(0, 1).name("below"));
+    let node = builder(0, 1).worker(below).name("node").build().unwrap();
+    let gate = Gate::new(dir.path(), "gate");
+    let inside = gate.clone();
+    let hold = node
+        .register_orchestration("hold", move |_, _| {
+            inside.stand();
+            Ok(())
+        })
+        .unwrap();
+    let suicide = node
+        .register_fn("suicide", |_| end_self(Signal::SIGKILL))
+        .unwrap();
+    let good = node.register_fn("good", nothing).unwrap();
+    node.init().unwrap();
+    let dying = node.submit(|orch| {
+        orch.submit_next_level(&hold, args(), any())?;
+        orch.submit_sub(&suicide, args()).map(drop)
+    });
+    let waiting = node.submit(|orch| orch.submit_sub(&good, args()).map(drop));
+    let opened_when_dropped = gate.reader_is_there();
+    until(|| matches!(node.health(), Health::Degraded { .. }));
+    drop(opened_when_dropped);
+    let first = failure(dying.unwrap().wait());
+    let later = failure(waiting.unwrap().wait());
+    assert_eq!((&*first.task, &*later.task), ("suicide", "good"));
+    assert_eq!(died(&first), died(&later));
+    assert_eq!(died(&later).worker, "node/sub0");
     node.close().unwrap();
 }
 

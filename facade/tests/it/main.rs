@@ -125,6 +125,7 @@ procfork::testing::tests! {
     death::a_worker_that_exits_with_zero_in_a_task_has_died_too,
     death::siblings_of_a_dead_worker_go_on,
     death::a_task_for_a_dead_worker_is_refused_with_its_cause,
+    death::a_run_that_waited_while_its_worker_died_fails_with_that_death,
     death::a_chip_worker_killed_while_idle_is_found_by_the_next_run,
     death::health_tells_what_an_idle_tree_has_lost,
     death::a_dead_worker_comes_back_with_its_callables_and_buffers,

@@ -80,6 +80,16 @@ fn acceptance_is_a_fact_of_its_own() {
 }
 
 #[test]
+#[should_panic(expected = "belongs to the mailbox that it was staged at")]
+fn a_staged_task_is_refused_by_another_mailbox() {
+    let ((mut one, _), (mut other, _)) = (pair(Layout::default()), pair(Layout::default()));
+    let staged = one.stage(identity(1), 0, b"here").unwrap();
+    // The frame of that number holds something here, too.
+    let _there = other.stage(identity(2), 0, b"there").unwrap();
+    let _ = other.activate(staged);
+}
+
+#[test]
 fn tasks_are_taken_in_order_of_activation_over_both_frames() {
     let (mut parent, mut child) = pair(Layout::default());
     let staged = parent.stage(identity(1), 0, b"later").unwrap();

@@ -404,8 +404,12 @@ impl Model {
                 "I4: {id} ended with {end:?}, its source is bad"
             ),
         }
-        if end == TaskEnd::Failed(Failure::NoWorker) {
+        if let TaskEnd::Failed(Failure::NoWorker { lost }) = end {
             let task = &self.tasks[index];
+            ensure!(
+                lost.is_some_and(|lost| !self.is_live(lost)),
+                "I4: {id} has no worker, and {lost:?} is said to be lost"
+            );
             let n_live = task
                 .targets
                 .iter()

@@ -6,7 +6,7 @@ use super::Scheduler;
 use super::arena::Kind;
 use super::groups::Group;
 use super::spec::{Dispatch, Effect, Failure, TaskEnd, WorkerKind};
-use super::workers::Workers;
+use super::workers::{WorkerSet, Workers};
 use crate::ids::{TaskId, WorkerId};
 use crate::slot::Step;
 
@@ -64,7 +64,7 @@ impl Scheduler {
             Kind::Graph(_) => self.replays.ready.push_back(slot),
             Kind::Line(line) => {
                 if !self.lines.is_served(line) {
-                    return self.end_badly(slot, TaskEnd::Failed(Failure::NoWorker));
+                    return self.end_unserved(slot, *self.lines.targets(line));
                 }
                 // Who can take the tasks of a line that is not empty is hungry already, or held.
                 if self.lines.push(line, &mut self.arena, slot) {
@@ -73,12 +73,19 @@ impl Scheduler {
             }
             Kind::Group(group) => {
                 if !self.groups[group].can_run(&self.workers) {
-                    return self.end_badly(slot, TaskEnd::Failed(Failure::NoWorker));
+                    return self.end_unserved(slot, self.groups[group].candidates(&self.workers));
                 }
                 self.groups.enter(group, &mut self.workers);
                 self.wake_targets(group);
             }
         }
+    }
+
+    /// Ends a task of which none, or too few, of those are left that could run it.
+    #[cold]
+    pub(super) fn end_unserved(&mut self, slot: u32, candidates: WorkerSet) {
+        let lost = candidates.without(self.workers.live()).first();
+        self.end_badly(slot, TaskEnd::Failed(Failure::NoWorker { lost }));
     }
 
     /// Ends every waiting group that `is_dropped` says.

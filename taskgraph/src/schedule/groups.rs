@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 
 use super::spec::{Failure, TaskEnd};
-use super::workers::Workers;
+use super::workers::{WorkerSet, Workers};
 use crate::ids::WorkerId;
 
 /// One group that waits or runs.
@@ -34,6 +34,16 @@ pub(super) struct Group {
 }
 
 impl Group {
+    /// The workers that may run a member.
+    pub(super) fn candidates(&self, workers: &Workers) -> WorkerSet {
+        if self.is_sub {
+            return workers.subs;
+        }
+        let mut all = WorkerSet::default();
+        self.targets.iter().for_each(|&worker| all.insert(worker));
+        all
+    }
+
     /// Whether enough of its workers are alive.
     pub(super) fn can_run(&self, workers: &Workers) -> bool {
         if self.is_sub {

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use super::Scheduler;
 use super::arena::{Kind, Place};
 use super::runs::ShortRun;
-use super::spec::{Effect, EventError, Failure, SubmitError, TaskEnd};
+use super::spec::{Effect, EventError, Placement, SubmitError, TaskEnd};
 use super::workers::WorkerSet;
 use crate::capture::{Binding, DATA, Definition, Targets};
 use crate::ids::{RunId, TaskId};
@@ -263,7 +263,7 @@ impl Scheduler {
         let (run, seq) = (self.arena[outer].run, self.arena[outer].seq);
         let placement = definition.node(node).placement();
         let Ok(place) = self.place(&placement) else {
-            return self.fail_unplaced(replay, node);
+            return self.fail_unplaced(replay, node, &placement);
         };
         let slot = self.arena.take_node(run, seq, place, (replay, node));
         if let Kind::Group(group) = place.kind() {
@@ -275,14 +275,15 @@ impl Scheduler {
 
     /// No worker is left for a node. It gets a slot all the same, to end as any other does.
     #[cold]
-    fn fail_unplaced(&mut self, replay: u32, node: u32) {
+    fn fail_unplaced(&mut self, replay: u32, node: u32, placement: &Placement<'_>) {
         let outer = self.replays.get(replay).slot;
         let (run, seq) = (self.arena[outer].run, self.arena[outer].seq);
         let slot = self
             .arena
             .take_node(run, seq, Place::line(0), (replay, node));
         self.arena[slot].step(Step::Release);
-        self.end_badly(slot, TaskEnd::Failed(Failure::NoWorker));
+        let candidates = self.candidates(placement);
+        self.end_unserved(slot, candidates);
     }
 
     /// Notes how a node ended, and reports one that failed on its own.

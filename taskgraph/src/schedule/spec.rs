@@ -169,8 +169,11 @@ pub enum Failure {
         /// Whether the worker had said that it began.
         accepted: bool,
     },
-    /// No worker that could run it is left.
-    NoWorker,
+    /// No worker that could run it is left, or too few for a group.
+    NoWorker {
+        /// The first lost one of those that could have run it.
+        lost: Option<WorkerId>,
+    },
 }
 
 /// How a task ended.

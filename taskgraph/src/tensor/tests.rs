@@ -180,3 +180,25 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    /// Dense tensors take a short way to their view; it leads to the same place.
+    #[test]
+    fn the_view_of_a_dense_tensor_is_that_of_its_strides(
+        shape in prop::collection::vec(0_u64..6, 0..=RANK_MAX),
+        from in 0_u64..4,
+        packed in any::<bool>(),
+    ) {
+        let dtype = if packed { DType::I4 } else { DType::F32 };
+        let whole = Tensor::contiguous(BUFFER, dtype, &shape, 1 << 16).unwrap();
+        let mut views = vec![whole];
+        if let Some(&len) = shape.first() {
+            views.extend(whole.slice(0, from.min(len)..len));
+            views.extend(whole.transpose(0, shape.len() - 1));
+        }
+        for x in views {
+            let expected = View::of(x.byte_offset(), x.shape(), x.strides(), dtype.bits());
+            prop_assert_eq!(x.view(), expected, "{:?}", x);
+        }
+    }
+}

@@ -74,7 +74,7 @@ fn a_lost_worker_fails_what_was_on_it_and_what_only_it_could_run() {
     assert_eq!(bench.end_of(staged), Some(lost(false)));
     assert_eq!(
         bench.end_of(queued),
-        Some(TaskEnd::Failed(Failure::NoWorker))
+        Some(TaskEnd::Failed(Failure::NoWorker { lost: Some(worker) }))
     );
     assert_eq!(
         bench.end_of(dependent),
@@ -104,7 +104,7 @@ fn a_group_with_a_lost_member_fails_when_the_others_are_done() {
     assert_eq!(bench.end_of(group), None);
     assert_eq!(
         bench.end_of(waiting),
-        Some(TaskEnd::Failed(Failure::NoWorker))
+        Some(TaskEnd::Failed(Failure::NoWorker { lost: Some(w[2]) }))
     );
     assert_eq!(bench.ok(group), []);
     assert_eq!(bench.ok(group), [single]);
@@ -128,4 +128,29 @@ fn no_queued_task_is_ever_forgotten() {
         assert_eq!(bench.ok(running), [queued]);
         running = queued;
     }
+}
+
+#[test]
+fn a_task_that_comes_to_its_turn_when_its_worker_is_lost_says_who_that_was() {
+    let mut bench = Bench::new(3, 2, Depth::One);
+    let w = bench.next_level.clone();
+    let first = bench.run;
+    let running = bench.on(0, &[]);
+    bench.dispatch();
+    bench.graph.seal(first).unwrap();
+    // The next run waits, and meanwhile those die that could run its tasks.
+    bench.run = bench.graph.begin_run();
+    let single = bench.on(1, &[]);
+    let any = bench.submit(Placement::AnyOf(&[w[1], w[2]]), &[]);
+    let group = bench.submit(Placement::Group(&[w[0], w[2]]), &[]);
+    let subs = bench.submit(Placement::SubGroup(2), &[]);
+    bench.graph.worker_lost(w[1]).unwrap();
+    bench.graph.worker_lost(w[2]).unwrap();
+    bench.graph.worker_lost(WorkerId(4)).unwrap();
+    bench.ok(running);
+    let lost = |worker| Some(TaskEnd::Failed(Failure::NoWorker { lost: Some(worker) }));
+    assert_eq!(bench.end_of(single), lost(w[1]));
+    assert_eq!(bench.end_of(any), lost(w[1]));
+    assert_eq!(bench.end_of(group), lost(w[2]));
+    assert_eq!(bench.end_of(subs), lost(WorkerId(4)));
 }

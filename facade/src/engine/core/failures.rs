@@ -40,7 +40,8 @@ impl Core {
     pub(super) fn note_loss(&mut self, task: TaskId, node: Option<u32>, failure: Failure) {
         let worker = match failure {
             Failure::WorkerLost { worker, .. } => Some(worker),
-            Failure::NoWorker => self.losing,
+            // The graph may be dealing with the loss just now, or the task has come to its turn after it.
+            Failure::NoWorker { lost } => lost,
             _ => return,
         };
         let Some(record) = self.task(task) else {

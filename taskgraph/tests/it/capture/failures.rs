@@ -166,7 +166,8 @@ fn a_graph_fails_with_the_worker_that_is_lost_under_it() {
     assert_eq!(bench.end_of(graph), Some(TaskEnd::Failed(lost)));
     let failed = node_failures(&bench);
     assert!(
-        failed.contains(&(0, lost)) && failed.contains(&(3, Failure::NoWorker)),
+        failed.contains(&(0, lost))
+            && failed.contains(&(3, Failure::NoWorker { lost: Some(worker) })),
         "{failed:?}"
     );
     assert_eq!(failed.len(), 2, "the others were skipped: {failed:?}");
