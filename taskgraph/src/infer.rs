@@ -64,53 +64,12 @@ impl Ledger {
         self.nodes.clear();
     }
 
-    /// Finds what `task` must follow because of `access`, then records the access.
+    /// Finds what `task` must follow because of its accesses, and says for which one; then records them.
     ///
-    /// `chain` is the head of the task's records. `found` may be called twice for one task, and is
-    /// never called for `task` itself. The reads of a task must be given before its writes.
-    pub(crate) fn access(
-        &mut self,
-        task: u32,
-        chain: &mut u32,
-        access: &Access,
-        mut found: impl FnMut(u32, Why),
-    ) {
-        let (view, tag) = (&access.view, access.tag);
-        if view.is_empty() || !(tag.reads() || tag.writes()) {
-            return;
-        }
-        let mut found = |other: u32, why| {
-            if other != task {
-                found(other, why);
-            }
-        };
-        let buffer = self.buffers.enter(&access.buffer);
-        let writer_why = if tag.reads() { Why::Data } else { Why::Order };
-        if !tag.writes() {
-            if !self.buffers.index(buffer, Role::Writer).is_empty() {
-                self.search(buffer, Role::Writer, view);
-                self.hits
-                    .iter()
-                    .for_each(|hit| found(self.records[hit.record].task, writer_why));
-            }
-            *chain = self.records.add(task, buffer, view, Role::Reader, *chain);
-            return self.put(*chain);
-        }
-        *chain = self.records.add(task, buffer, view, Role::Writer, *chain);
-        let is_placed = self.overwrite(buffer, Role::Writer, view, *chain, |other| {
-            found(other, writer_why);
-        });
-        self.overwrite(buffer, Role::Reader, view, NONE, |other| {
-            found(other, Why::Order)
-        });
-        if !is_placed {
-            self.put(*chain);
-        }
-    }
-
-    /// Does so for all accesses of a task, and says which one each task is followed for.
-    ///
-    /// Reads first: what a task reads it must learn about before its own write takes the bytes over.
+    /// `chain` is the head of the task's records. `found` may be called twice for one other task, and is
+    /// never called for `task` itself. Reads first: what a task reads it must learn about before its own
+    /// write takes the bytes over.
+    #[inline]
     pub(crate) fn access_all<'a>(
         &mut self,
         task: u32,
@@ -118,12 +77,65 @@ impl Ledger {
         accesses: impl Iterator<Item = &'a Access> + Clone,
         mut found: impl FnMut(usize, u32, Why),
     ) {
-        for writes in [false, true] {
-            for (at, access) in accesses.clone().enumerate() {
-                if access.tag.writes() == writes {
-                    self.access(task, chain, access, |other, why| found(at, other, why));
-                }
+        let mut writes_any = false;
+        for (at, access) in accesses.clone().enumerate() {
+            if access.tag.writes() {
+                writes_any = true;
+            } else if access.tag.reads() && !access.view.is_empty() {
+                self.read(task, chain, access, |other| found(at, other, Why::Data));
             }
+        }
+        if !writes_any {
+            return;
+        }
+        for (at, access) in accesses.enumerate() {
+            if access.tag.writes() && !access.view.is_empty() {
+                self.write(task, chain, access, |other, why| found(at, other, why));
+            }
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, task: u32, chain: &mut u32, access: &Access, mut found: impl FnMut(u32)) {
+        let (view, buffer) = (&access.view, self.buffers.enter(&access.buffer));
+        self.search(buffer, view, |other| {
+            if other != task {
+                found(other);
+            }
+        });
+        *chain = self.records.add(task, buffer, view, Role::Reader, *chain);
+        let readers = &mut self.buffers[buffer].readers;
+        readers.insert(*chain, &mut self.nodes, &mut self.records);
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        task: u32,
+        chain: &mut u32,
+        access: &Access,
+        mut found: impl FnMut(u32, Why),
+    ) {
+        let (view, buffer) = (&access.view, self.buffers.enter(&access.buffer));
+        let new = self.records.add(task, buffer, view, Role::Writer, *chain);
+        *chain = new;
+        let mut found = |other: u32, why| {
+            if other != task {
+                found(other, why);
+            }
+        };
+        let why = if access.tag.reads() {
+            Why::Data
+        } else {
+            Why::Order
+        };
+        let is_placed = self.overwrite(buffer, Role::Writer, view, new, |other| found(other, why));
+        self.overwrite(buffer, Role::Reader, view, NONE, |other| {
+            found(other, Why::Order)
+        });
+        if !is_placed {
+            let writers = &mut self.buffers[buffer].writers;
+            writers.insert(new, &mut self.nodes, &mut self.records);
         }
     }
 
@@ -177,12 +189,21 @@ impl Ledger {
         self.records.len()
     }
 
-    /// Fills `hits` with the records of a role that really meet the view.
+    /// Reports the task of every writer that really meets the view.
     #[inline]
-    fn search(&mut self, buffer: u32, role: Role, view: &View) {
-        self.hits.clear();
-        let index = self.buffers.index(buffer, role);
-        index.find(view, &self.nodes, &self.records, &mut self.hits);
+    fn search(&mut self, buffer: u32, view: &View, mut found: impl FnMut(u32)) {
+        let writers = &self.buffers[buffer].writers;
+        let Some((list, len)) = writers.list() else {
+            self.hits.clear();
+            writers.find(view, &self.nodes, &self.records, &mut self.hits);
+            let tasks = self.hits.iter().map(|hit| self.records[hit.record].task);
+            return tasks.for_each(found);
+        };
+        for &record in &list[..len] {
+            if self.records.meets(record, view) {
+                found(self.records[record].task);
+            }
+        }
     }
 
     /// Reports the tasks of a role that a write meets, and takes their bytes. Says whether `new`, the
@@ -196,24 +217,48 @@ impl Ledger {
         new: u32,
         mut found: impl FnMut(u32),
     ) -> bool {
-        if self.buffers.index(buffer, role).is_empty() {
-            return false;
-        }
-        self.search(buffer, role, view);
         let mut is_placed = false;
-        for at in 0..self.hits.len() {
-            let hit = self.hits[at];
-            found(self.records[hit.record].task);
-            if !is_placed && new != NONE && self.records.is_exactly(hit.record, view) {
-                let index = self.buffers.index(buffer, role);
-                index.replace(hit, new, &mut self.nodes, &mut self.records);
-                self.records[hit.record].role = Role::TakenOver;
-                is_placed = true;
-            } else {
-                self.take(hit.record, view);
+        let index = self.buffers[buffer].index(role);
+        let Some((list, len)) = index.list() else {
+            self.hits.clear();
+            index.find(view, &self.nodes, &self.records, &mut self.hits);
+            for at in 0..self.hits.len() {
+                let hit = self.hits[at];
+                found(self.records[hit.record].task);
+                is_placed |= self.take_over(buffer, role, view, hit, new, is_placed);
+            }
+            return is_placed;
+        };
+        for (at, &record) in (0..).zip(&list[..len]) {
+            if self.records.meets(record, view) {
+                found(self.records[record].task);
+                let hit = Hit::in_list(record, at);
+                is_placed |= self.take_over(buffer, role, view, hit, new, is_placed);
             }
         }
         is_placed
+    }
+
+    /// Takes the bytes of `view` from a record that meets it. The first one with the same bytes leaves its place to
+    /// `new`, and that is what is said.
+    #[inline]
+    fn take_over(
+        &mut self,
+        buffer: u32,
+        role: Role,
+        view: &View,
+        hit: Hit,
+        new: u32,
+        is_placed: bool,
+    ) -> bool {
+        if is_placed || new == NONE || !self.records.is_exactly(hit.record, view) {
+            self.take(hit.record, view);
+            return false;
+        }
+        let index = self.buffers[buffer].index(role);
+        index.replace(hit, new, &mut self.nodes, &mut self.records);
+        self.records[hit.record].role = Role::TakenOver;
+        true
     }
 
     /// Takes the bytes of `view` from a record that meets it.
@@ -248,20 +293,20 @@ impl Ledger {
     }
 
     /// Puts a record on the index of its buffer and role.
-    #[inline]
     fn put(&mut self, at: u32) {
         let (buffer, role) = (self.records[at].buffer, self.records[at].role);
-        let index = self.buffers.index(buffer, role);
+        let index = self.buffers[buffer].index(role);
         index.insert(at, &mut self.nodes, &mut self.records);
     }
 
     /// Takes a record off its index and forgets it.
     #[inline]
     fn give_up(&mut self, at: u32) {
-        match self.records[at].role {
+        let (buffer, role) = (self.records[at].buffer, self.records[at].role);
+        match role {
             Role::Reader | Role::Writer => {
-                self.unlink(at);
-                self.buffers.leave(self.records[at].buffer);
+                let index = self.buffers[buffer].index(role);
+                index.remove(at, &mut self.nodes, &mut self.records);
             }
             Role::Holder => self.heap.release(self.records.held(at)),
             Role::TakenOver => {}
@@ -270,10 +315,9 @@ impl Ledger {
     }
 
     /// Takes a record off its index.
-    #[inline]
     fn unlink(&mut self, at: u32) {
         let (buffer, role) = (self.records[at].buffer, self.records[at].role);
-        let index = self.buffers.index(buffer, role);
+        let index = self.buffers[buffer].index(role);
         index.remove(at, &mut self.nodes, &mut self.records);
         self.records[at].role = Role::TakenOver;
     }

@@ -351,6 +351,7 @@ impl Scheduler {
 
     /// The task has failed, or never ran. `settle` tells its successors, so that a long chain of
     /// skipped tasks needs no deep stack.
+    #[cold]
     fn end_badly(&mut self, index: u32, end: TaskEnd) {
         let task = self.arena.id(index);
         let slot = &mut self.arena[index];
@@ -360,20 +361,21 @@ impl Scheduler {
         self.ended.push_back(index);
     }
 
-    /// Counts the end of a task and tells the caller.
-    #[inline]
+    /// Counts the end of a task and tells the caller. In line, since nearly all ends are good ones and need little of it.
+    #[inline(always)]
     fn report(&mut self, index: u32, end: TaskEnd) {
-        let (task, slot) = (self.arena.id(index), &self.arena[index]);
+        let slot = &self.arena[index];
+        let (task, run) = (slot.id(index), slot.run);
         match slot.place.kind() {
             Kind::Line(_) => {}
             Kind::Group(group) => self.groups.remove(group),
             Kind::Graph(replay) => self.replays.remove(replay),
         }
-        if let Some(node) = slot.node() {
+        if let Some(node) = self.arena[index].node() {
             return self.node_ended(task, node, end);
         }
-        self.runs_are_due |= self.runs.of_task(slot.run).count(task, end);
-        let run = self.runs.id(slot.run);
+        self.runs_are_due |= self.runs.of_task(run).count(task, end);
+        let run = self.runs.id(run);
         self.effects
             .push_back(Effect::TaskFinished { run, task, end });
     }

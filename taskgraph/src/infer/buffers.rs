@@ -1,46 +1,56 @@
 //! The buffers that live accesses touch, found by identity.
+//!
+//! The table is open: a bucket holds half of the hash and the number of a buffer, and a search goes from bucket to
+//! bucket until it finds the buffer or an empty one. At least half of the buckets are empty, and nothing is ever taken
+//! out: buffers without records stay until the table is full, and then it is made anew without them.
 
-use hashbrown::HashTable;
-
+use super::NONE;
 use super::index::Index;
 use super::records::Role;
 use crate::buffer::BufferId;
 
-/// Unused buffers that are kept however few are in use.
-const SPARE: usize = 64;
+/// Buffers that a table has room for at least.
+const ROOM_MIN: usize = 256;
 
 /// One cache line: whoever touches a buffer that nobody has touched for a while waits for memory once.
 #[repr(align(64))]
-struct Buffer {
+pub(super) struct Buffer {
     id: BufferId,
-    writers: Index,
-    readers: Index,
-}
-
-/// The table of buffers.
-pub(super) struct Buffers {
-    /// A `hash of an identity -> index in all` pair means that the buffer has records, or had some
-    /// a while ago.
-    by_id: HashTable<u32>,
-    all: Vec<Buffer>,
-    free: Vec<u32>,
-    /// Buffers in `by_id` that have no record on an index.
-    n_unused: usize,
+    pub(super) writers: Index,
+    pub(super) readers: Index,
 }
 
 const _: () = assert!(size_of::<Buffer>() == 64);
 
+/// One place of the table.
+#[derive(Clone, Copy)]
+struct Bucket {
+    /// The high half of the hash; the low half says where the search begins.
+    tag: u32,
+    /// [`NONE`] in an empty bucket.
+    buffer: u32,
+}
+
+const EMPTY: Bucket = Bucket {
+    tag: 0,
+    buffer: NONE,
+};
+
+/// The table of buffers.
+pub(super) struct Buffers {
+    /// Twice as many as there is room for; a power of two.
+    table: Vec<Bucket>,
+    all: Vec<Buffer>,
+    /// Numbers that no bucket has. Their buffers have no records.
+    free: Vec<u32>,
+}
+
 impl Default for Buffers {
-    /// With room for all spare buffers, and as many places of deleted ones: the table cleans up in place then, and a
-    /// stream of buffers that come once and never again does not make it grow.
     fn default() -> Buffers {
-        let by_id = HashTable::with_capacity(4 * SPARE);
-        let room = by_id.capacity();
         Buffers {
-            by_id,
-            all: Vec::with_capacity(room),
-            free: Vec::with_capacity(room),
-            n_unused: 0,
+            table: vec![EMPTY; 2 * ROOM_MIN],
+            all: Vec::with_capacity(ROOM_MIN),
+            free: Vec::with_capacity(ROOM_MIN),
         }
     }
 }
@@ -49,56 +59,62 @@ impl Buffer {
     fn is_unused(&self) -> bool {
         self.writers.is_empty() && self.readers.is_empty()
     }
+
+    #[inline]
+    pub(super) fn index(&mut self, role: Role) -> &mut Index {
+        match role {
+            Role::Reader => &mut self.readers,
+            Role::Writer => &mut self.writers,
+            Role::TakenOver | Role::Holder => unreachable!("such a record is on no index"),
+        }
+    }
 }
 
 impl Buffers {
-    /// The number of a buffer that is about to get a record, and counts as used from now on.
+    /// The number of a buffer that is about to get a record. Without one it may be forgotten when the next is entered.
     #[inline]
     pub(super) fn enter(&mut self, id: &BufferId) -> u32 {
-        let (hash, all) = (id.hash(), &self.all);
-        let known = self
-            .by_id
-            .find(hash, |&index| all[index as usize].id == *id);
-        let Some(&index) = known else {
-            return self.add(id, hash);
-        };
-        self.n_unused -= usize::from(all[index as usize].is_unused());
-        index
-    }
-
-    /// A record was taken off an index of this buffer, not to come back.
-    #[inline]
-    pub(super) fn leave(&mut self, buffer: u32) {
-        self.n_unused += usize::from(self.all[buffer as usize].is_unused());
-    }
-
-    #[inline]
-    pub(super) fn index(&mut self, buffer: u32, role: Role) -> &mut Index {
-        let buffer = &mut self.all[buffer as usize];
-        match role {
-            Role::Reader => &mut buffer.readers,
-            Role::Writer => &mut buffer.writers,
-            Role::TakenOver | Role::Holder => unreachable!("such a record is on no index"),
+        let hash = id.hash();
+        let (tag, mask) = ((hash >> 32) as u32, self.table.len() - 1);
+        let mut at = hash as usize & mask;
+        loop {
+            let bucket = self.table[at];
+            if bucket.buffer == NONE {
+                return self.add(id, hash);
+            }
+            if bucket.tag == tag && self.all[bucket.buffer as usize].id == *id {
+                return bucket.buffer;
+            }
+            at = (at + 1) & mask;
         }
     }
 
     /// Forgets all buffers.
     pub(super) fn clear(&mut self) {
-        self.by_id.clear();
+        self.table.fill(EMPTY);
         self.all.clear();
         self.free.clear();
-        self.n_unused = 0;
     }
 
     /// Number of buffers that have records.
     #[cfg(test)]
     pub(super) fn n_used(&self) -> usize {
-        self.by_id.len() - self.n_unused
+        self.all.iter().filter(|buffer| !buffer.is_unused()).count()
     }
 
-    #[cold]
+    /// How many buffers the table may hold.
+    fn room(&self) -> usize {
+        self.table.len() / 2
+    }
+
+    /// Number of buffers in the table.
+    fn n_known(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
+    /// Adds a buffer that is not in the table.
     fn add(&mut self, id: &BufferId, hash: u64) -> u32 {
-        if self.by_id.len() == self.by_id.capacity() {
+        if self.n_known() == self.room() {
             self.make_room();
         }
         let buffer = Buffer {
@@ -106,44 +122,69 @@ impl Buffers {
             writers: Index::EMPTY,
             readers: Index::EMPTY,
         };
-        let index = self.free.pop().unwrap_or(self.all.len() as u32);
-        match self.all.get_mut(index as usize) {
-            Some(free) => *free = buffer,
-            None => self.all.push(buffer),
-        }
-        let all = &self.all;
-        self.by_id
-            .insert_unique(hash, index, |&other| all[other as usize].id.hash());
-        index
-    }
-
-    /// The table is full: forgets what is unused, when that is worth looking at every bucket; else grows. The lists grow
-    /// with it, so that as many buffers as there were once never make them grow again.
-    fn make_room(&mut self) {
-        if self.n_unused > self.by_id.len() / 2 {
-            self.sweep();
-        }
-        let all = &self.all;
-        let hash = |&index: &u32| all[index as usize].id.hash();
-        // Less than half full after a sweep, so that it cleans up in place.
-        self.by_id.reserve(1, hash);
-        let room = self.by_id.capacity();
-        self.all.reserve_exact(room.saturating_sub(self.all.len()));
-        self.free
-            .reserve_exact(room.saturating_sub(self.free.len()));
-    }
-
-    /// Forgets all unused buffers; each was counted once since the last time.
-    fn sweep(&mut self) {
-        let (all, free) = (&self.all, &mut self.free);
-        self.by_id.retain(|&mut index| {
-            let is_unused = all[index as usize].is_unused();
-            if is_unused {
-                free.push(index);
+        let number = match self.free.pop() {
+            Some(free) => {
+                self.all[free as usize] = buffer;
+                free
             }
-            !is_unused
-        });
-        self.n_unused = 0;
+            None => {
+                self.all.push(buffer);
+                self.all.len() as u32 - 1
+            }
+        };
+        self.put(number, hash);
+        number
+    }
+
+    /// Puts a buffer that is not in the table into the first empty bucket for it.
+    fn put(&mut self, buffer: u32, hash: u64) {
+        let mask = self.table.len() - 1;
+        let mut at = hash as usize & mask;
+        while self.table[at].buffer != NONE {
+            at = (at + 1) & mask;
+        }
+        let tag = (hash >> 32) as u32;
+        self.table[at] = Bucket { tag, buffer };
+    }
+
+    /// Makes the table anew without the buffers that have no records, and twice as large when that frees less than
+    /// half of it. So each buffer that is added later pays for two that are looked at here, whatever comes. The lists
+    /// grow with the table, so that as many buffers as there were once never make them grow again.
+    #[cold]
+    fn make_room(&mut self) {
+        let n_used = self.all.iter().filter(|buffer| !buffer.is_unused()).count();
+        let n_buckets = self.table.len() << usize::from(n_used > self.room() / 2);
+        self.table.clear();
+        self.table.resize(n_buckets, EMPTY);
+        let room = self.room();
+        self.all.reserve_exact(room.saturating_sub(self.all.len()));
+        self.free.clear();
+        self.free.reserve_exact(room);
+        for number in (0..self.all.len() as u32).rev() {
+            let buffer = &self.all[number as usize];
+            if buffer.is_unused() {
+                self.free.push(number);
+            } else {
+                let hash = buffer.id.hash();
+                self.put(number, hash);
+            }
+        }
+    }
+}
+
+impl std::ops::Index<u32> for Buffers {
+    type Output = Buffer;
+
+    #[inline]
+    fn index(&self, buffer: u32) -> &Buffer {
+        &self.all[buffer as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Buffers {
+    #[inline]
+    fn index_mut(&mut self, buffer: u32) -> &mut Buffer {
+        &mut self.all[buffer as usize]
     }
 }
 

@@ -55,6 +55,14 @@ pub(super) struct Hit {
     at: u32,
 }
 
+impl Hit {
+    /// A record that stands in a list, at this place.
+    pub(super) fn in_list(record: u32, at: u32) -> Hit {
+        let leaf = NONE;
+        Hit { record, leaf, at }
+    }
+}
+
 pub(super) struct Node {
     len: u32,
     parent: u32,
@@ -78,8 +86,16 @@ impl Index {
         few: [NONE; FEW],
     };
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The records of a list; `None` for a tree. The places behind the length hold anything.
+    #[inline]
+    pub(super) fn list(&self) -> Option<([u32; FEW], usize)> {
+        let len = self.len as usize;
+        (len <= FEW).then_some((self.few, len))
     }
 
     /// The root and the period of a tree.
@@ -91,10 +107,9 @@ impl Index {
     #[inline]
     pub(super) fn find(&self, view: &View, nodes: &Nodes, records: &Records, hits: &mut Vec<Hit>) {
         let Some((root, period)) = self.tree() else {
-            let leaf = NONE;
             for (at, &record) in (0..).zip(&self.few[..self.len as usize]) {
                 if records.meets(record, view) {
-                    hits.push(Hit { record, leaf, at });
+                    hits.push(Hit::in_list(record, at));
                 }
             }
             return;
@@ -272,20 +287,21 @@ impl Nodes {
     }
 
     fn add(&mut self, is_leaf: bool) -> u32 {
-        let entries = [Entry::default(); WIDTH];
-        let node = Node {
+        if let Some(index) = self.free.pop() {
+            // What lies behind the length is never looked at, and is too much to write for nothing.
+            let node = &mut self[index];
+            (node.len, node.parent) = (0, NONE);
+            (node.is_leaf, node.is_monotone) = (is_leaf, true);
+            return index;
+        }
+        self.all.push(Node {
             len: 0,
             parent: NONE,
             is_leaf,
             is_monotone: true,
             keys: [Key::default(); WIDTH],
-            entries,
-        };
-        if let Some(index) = self.free.pop() {
-            self[index] = node;
-            return index;
-        }
-        self.all.push(node);
+            entries: [Entry::default(); WIDTH],
+        });
         self.all.len() as u32 - 1
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Record {
     view: u32,
     /// The tree leaf that holds it, when its index is a tree.
     pub(super) leaf: u32,
-    /// Next record of the same task.
+    /// Next record of the same task; of a record that nobody uses, the next such one.
     pub(super) chain: u32,
     pub(super) role: Role,
 }
@@ -117,19 +117,32 @@ impl Bounds {
 }
 
 /// All records.
-#[derive(Default)]
 pub(super) struct Records {
     all: Vec<Record>,
-    free: Vec<u32>,
+    /// First of the records that nobody uses, the one that was given up last: what it takes is in the cache.
+    free: u32,
+    n_free: usize,
     views: Vec<View>,
     free_views: Vec<u32>,
+}
+
+impl Default for Records {
+    fn default() -> Records {
+        Records {
+            all: Vec::new(),
+            free: NONE,
+            n_free: 0,
+            views: Vec::new(),
+            free_views: Vec::new(),
+        }
+    }
 }
 
 impl Records {
     /// Forgets all records.
     pub(super) fn clear(&mut self) {
         self.all.clear();
-        self.free.clear();
+        (self.free, self.n_free) = (NONE, 0);
         self.views.clear();
         self.free_views.clear();
     }
@@ -159,8 +172,10 @@ impl Records {
             chain,
             role,
         };
-        if let Some(index) = self.free.pop() {
-            self.all[index as usize] = record;
+        let index = self.free;
+        if let Some(free) = self.all.get_mut(index as usize) {
+            (self.free, self.n_free) = (free.chain, self.n_free - 1);
+            *free = record;
             return index;
         }
         self.all.push(record);
@@ -186,15 +201,16 @@ impl Records {
 
     #[inline]
     pub(super) fn remove(&mut self, index: u32) {
-        let view = self[index].view;
-        if view != NONE {
-            self.free_views.push(view);
+        let record = &mut self.all[index as usize];
+        if record.view != NONE {
+            self.free_views.push(record.view);
         }
-        self.free.push(index);
+        record.chain = self.free;
+        (self.free, self.n_free) = (index, self.n_free + 1);
     }
 
     pub(super) fn len(&self) -> usize {
-        self.all.len() - self.free.len()
+        self.all.len() - self.n_free
     }
 
     #[cfg(test)]

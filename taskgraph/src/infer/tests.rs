@@ -21,9 +21,10 @@ impl Tasks {
         for writes in [false, true] {
             for (tensor, tag) in accesses.iter().filter(|(_, tag)| tag.writes() == writes) {
                 let access = Access::new(tensor, *tag);
-                self.ledger.access(task, &mut chain, &access, |other, why| {
-                    found.push((other, why));
-                });
+                self.ledger
+                    .access_all(task, &mut chain, [&access].into_iter(), |_, other, why| {
+                        found.push((other, why));
+                    });
             }
         }
         self.chains.push(chain);

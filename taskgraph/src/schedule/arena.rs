@@ -68,7 +68,7 @@ pub(super) struct Slot {
     pub(super) generation: u32,
     /// Predecessors that have not ended.
     pub(super) waits: u32,
-    /// Next slot on the one list that this slot is on.
+    /// Next slot on the one list that this slot is on; of a free slot, the next free one.
     pub(super) link: u32,
     /// Head of the chain of records in the ledger.
     pub(super) records: u32,
@@ -110,15 +110,27 @@ impl Slot {
         }
     }
 
+    /// The handle of the task in this slot, whose index that is.
+    #[inline]
+    pub(super) fn id(&self, index: u32) -> TaskId {
+        TaskId {
+            slot: index,
+            generation: self.generation,
+        }
+    }
+
     /// The replay and the node that it is one of; `None` for a task that was submitted.
+    #[inline]
     pub(super) fn node(&self) -> Option<(u32, u32)> {
         self.is_node.then_some((self.edges[0], self.edges[1]))
     }
 
+    #[inline]
     pub(super) fn state(&self) -> State {
         self.state
     }
 
+    #[inline]
     pub(super) fn cause(&self) -> Option<TaskId> {
         (self.cause != NO_TASK).then_some(self.cause)
     }
@@ -193,12 +205,15 @@ impl Edges {
 /// All slots.
 pub(super) struct Arena {
     slots: Vec<Slot>,
-    free: Vec<u32>,
+    /// First of the free slots, the one that was given back last: what it takes is in the cache.
+    free: u32,
+    /// Tasks that are live, which a limit is for.
+    n_tasks: u32,
+    /// Slots of nodes of graphs, which do not count.
+    n_nodes: usize,
     blocks: Vec<Block>,
     free_blocks: Vec<u32>,
     tasks_max: u32,
-    /// Slots of nodes of graphs, which do not count.
-    n_nodes: usize,
     /// The task that was oldest when somebody last asked.
     oldest: TaskId,
 }
@@ -207,11 +222,12 @@ impl Arena {
     pub(super) fn new(tasks_max: u32) -> Arena {
         Arena {
             slots: Vec::new(),
-            free: Vec::new(),
+            free: NONE,
+            n_tasks: 0,
+            n_nodes: 0,
             blocks: Vec::new(),
             free_blocks: Vec::new(),
             tasks_max,
-            n_nodes: 0,
             oldest: TaskId {
                 slot: 0,
                 generation: 0,
@@ -220,12 +236,12 @@ impl Arena {
     }
 
     pub(super) fn n_live(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.n_tasks as usize + self.n_nodes
     }
 
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.n_live() - self.n_nodes >= self.tasks_max as usize
+        self.n_tasks >= self.tasks_max
     }
 
     /// The task that was submitted first among those that are live.
@@ -244,19 +260,11 @@ impl Arena {
         (0..self.slots.len() as u32).filter(|&slot| self[slot].state != State::Free)
     }
 
-    /// Takes a slot, which is then Building. The arena must not be full.
+    /// Takes a slot for a task, which is then Building. The arena must not be full.
     #[inline]
     pub(super) fn take(&mut self, run: ShortRun, seq: u64, place: Place) -> u32 {
-        let Some(index) = self.free.pop() else {
-            let mut slot = Slot::new(0, run, seq, place);
-            slot.step(Step::Submit);
-            self.slots.push(slot);
-            return self.slots.len() as u32 - 1;
-        };
-        let slot = &mut self.slots[index as usize];
-        *slot = Slot::new(slot.generation, run, seq, place);
-        slot.step(Step::Submit);
-        index
+        self.n_tasks += 1;
+        self.take_free(run, seq, place)
     }
 
     /// Takes a slot for a node of a graph.
@@ -267,7 +275,7 @@ impl Arena {
         place: Place,
         (replay, node): (u32, u32),
     ) -> u32 {
-        let index = self.take(run, seq, place);
+        let index = self.take_free(run, seq, place);
         let slot = &mut self[index];
         slot.is_node = true;
         (slot.edges[0], slot.edges[1]) = (replay, node);
@@ -275,15 +283,34 @@ impl Arena {
         index
     }
 
+    #[inline]
+    fn take_free(&mut self, run: ShortRun, seq: u64, place: Place) -> u32 {
+        let index = self.free;
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            self.free = slot.link;
+            *slot = Slot::new(slot.generation, run, seq, place);
+            slot.step(Step::Submit);
+            return index;
+        }
+        let mut slot = Slot::new(0, run, seq, place);
+        slot.step(Step::Submit);
+        self.slots.push(slot);
+        self.slots.len() as u32 - 1
+    }
+
     /// Gives back a slot that is Completed or Failed.
     #[inline]
     pub(super) fn give_back(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        self.n_nodes -= usize::from(slot.is_node);
+        match slot.is_node {
+            true => self.n_nodes -= 1,
+            false => self.n_tasks -= 1,
+        }
         slot.step(Step::Consume);
         slot.step(Step::Reuse);
         slot.generation = slot.generation.wrapping_add(1);
-        self.free.push(index);
+        slot.link = self.free;
+        self.free = index;
     }
 
     /// The slot after this one on its list.
@@ -294,10 +321,7 @@ impl Arena {
 
     #[inline]
     pub(super) fn id(&self, slot: u32) -> TaskId {
-        TaskId {
-            slot,
-            generation: self[slot].generation,
-        }
+        self[slot].id(slot)
     }
 
     /// Whether the handle is the one of the task that is in its slot now.
@@ -322,7 +346,7 @@ impl Arena {
     /// Makes `later` follow `earlier`, unless that has ended or is followed already.
     #[inline]
     pub(super) fn connect(&mut self, earlier: u32, later: u32, why: Why) {
-        let first = &self[earlier];
+        let first = &mut self.slots[earlier as usize];
         if first.state.has_ended() {
             if why == Why::Data {
                 let cause = first.cause();
@@ -332,10 +356,28 @@ impl Arena {
         }
         let data = if why == Why::Data { DATA } else { 0 };
         // Edges are only added to the task that is being submitted: a second one to it is the last.
+        let n_edges = first.n_edges as usize;
+        if n_edges < INLINE {
+            if let Some(last) = n_edges.checked_sub(1)
+                && first.edges[last] & !DATA == later
+            {
+                first.edges[last] |= data;
+                return;
+            }
+            first.edges[n_edges] = later | data;
+            first.n_edges += 1;
+            self[later].waits += 1;
+        } else {
+            self.connect_by_block(earlier, later, data);
+        }
+    }
+
+    /// As [`connect`](Arena::connect), for a slot that has no room for an edge in itself.
+    fn connect_by_block(&mut self, earlier: u32, later: u32, data: u32) {
         match self.last_edge(earlier) {
             Some(edge) if *edge & !DATA == later => *edge |= data,
             _ => {
-                self.push_edge(earlier, later | data);
+                self.push_in_block(earlier, later | data);
                 self[later].waits += 1;
             }
         }
@@ -371,7 +413,6 @@ impl Arena {
         reversed
     }
 
-    #[inline]
     fn last_edge(&mut self, slot: u32) -> Option<&mut u32> {
         let slot = &mut self.slots[slot as usize];
         match (slot.n_edges as usize).checked_sub(1)? {
@@ -383,20 +424,15 @@ impl Arena {
         }
     }
 
-    #[inline]
-    fn push_edge(&mut self, slot: u32, edge: u32) {
-        let at = self[slot].n_edges as usize;
+    fn push_in_block(&mut self, slot: u32, edge: u32) {
+        let at = self[slot].n_edges as usize - INLINE;
         self[slot].n_edges += 1;
-        if at < INLINE {
-            self[slot].edges[at] = edge;
-            return;
-        }
-        if (at - INLINE).is_multiple_of(BLOCK) {
+        if at.is_multiple_of(BLOCK) {
             let next = self[slot].block;
             self[slot].block = self.take_block(next);
         }
         let block = self[slot].block;
-        self.blocks[block as usize].edges[(at - INLINE) % BLOCK] = edge;
+        self.blocks[block as usize].edges[at % BLOCK] = edge;
     }
 
     fn take_block(&mut self, next: u32) -> u32 {

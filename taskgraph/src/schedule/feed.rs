@@ -59,18 +59,25 @@ impl Scheduler {
     }
 
     /// A ready task of the active run goes in line, or fails when nobody is left to take it.
+    #[inline]
     pub(super) fn enqueue(&mut self, slot: u32) {
+        let Kind::Line(line) = self.arena[slot].place.kind() else {
+            return self.enqueue_several(slot);
+        };
+        if !self.lines.is_served(line) {
+            return self.end_unserved(slot, *self.lines.targets(line));
+        }
+        // Who can take the tasks of a line that is not empty is hungry already, or held.
+        if self.lines.push(line, &mut self.arena, slot) {
+            self.hungry.add(&self.lines.takers(line, &self.workers));
+        }
+    }
+
+    /// As [`enqueue`](Scheduler::enqueue), for what is more than one dispatch.
+    fn enqueue_several(&mut self, slot: u32) {
         match self.arena[slot].place.kind() {
+            Kind::Line(_) => unreachable!("the caller puts it in line"),
             Kind::Graph(_) => self.replays.ready.push_back(slot),
-            Kind::Line(line) => {
-                if !self.lines.is_served(line) {
-                    return self.end_unserved(slot, *self.lines.targets(line));
-                }
-                // Who can take the tasks of a line that is not empty is hungry already, or held.
-                if self.lines.push(line, &mut self.arena, slot) {
-                    self.hungry.add(&self.lines.takers(line, &self.workers));
-                }
-            }
             Kind::Group(group) => {
                 if !self.groups[group].can_run(&self.workers) {
                     return self.end_unserved(slot, self.groups[group].candidates(&self.workers));
@@ -118,23 +125,27 @@ impl Scheduler {
 
     /// What this worker gets now: its group when that can start, nothing when a group holds it, else
     /// the oldest task of its lines. Between two groups an older single task has its turn.
+    #[inline]
     fn feed(&mut self, worker: WorkerId) -> Option<Dispatch> {
-        match self.holder(worker) {
-            Some(group) if !self.single_is_due(worker, group) => {
-                if self.can_start(group) {
-                    return self.start_group(group);
-                }
-                self.report_stall(group, worker);
-                None
-            }
-            _ => {
-                let (_, line) = self.lines.pick(worker, &self.workers, &self.arena)?;
-                let slot = self.lines.pop(line, &self.arena)?;
-                self.arena[slot].step(Step::Dispatch);
-                self.workers[worker].owes_single = false;
-                Some(self.dispatch(slot, worker, 0))
-            }
+        if !self.groups.is_empty()
+            && let Some(group) = self.holder(worker)
+            && !self.single_is_due(worker, group)
+        {
+            return self.feed_group(worker, group);
         }
+        let slot = self.lines.take_next(worker, &self.workers, &self.arena)?;
+        self.arena[slot].step(Step::Dispatch);
+        self.workers[worker].owes_single = false;
+        Some(self.dispatch(slot, worker, 0))
+    }
+
+    /// Starts the group that holds this worker, or says that it cannot start.
+    fn feed_group(&mut self, worker: WorkerId, group: u32) -> Option<Dispatch> {
+        if self.can_start(group) {
+            return self.start_group(group);
+        }
+        self.report_stall(group, worker);
+        None
     }
 
     /// Whether the last thing this worker began was a group, and a task waits that is older than the
@@ -183,6 +194,7 @@ impl Scheduler {
         self.outbox.pop_front()
     }
 
+    #[inline]
     fn dispatch(&mut self, slot: u32, worker: WorkerId, member: u32) -> Dispatch {
         let (dispatch, staged) = self.workers.send(worker, slot, member);
         let (run, task) = (self.runs.id(self.arena[slot].run), self.arena.id(slot));

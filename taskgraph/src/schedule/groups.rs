@@ -93,6 +93,7 @@ impl Groups {
     }
 
     /// Whether no group stands in line.
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.n_waiting == 0
     }

@@ -74,6 +74,7 @@ impl Lines {
     }
 
     /// Whether no task waits in any line.
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.n_tasks == 0
     }
@@ -114,6 +115,33 @@ impl Lines {
         }
     }
 
+    /// Takes the oldest task that this worker can take now off its line.
+    #[inline]
+    pub(super) fn take_next(
+        &mut self,
+        worker: WorkerId,
+        workers: &Workers,
+        arena: &Arena,
+    ) -> Option<u32> {
+        let line = match workers[worker].lines[..] {
+            // Most workers serve one line.
+            [line] if self.is_open_to(line, worker, workers) => line,
+            [_] => return None,
+            _ => self.pick(worker, workers, arena)?.1,
+        };
+        self.pop(line, arena)
+    }
+
+    /// Whether a worker that serves this line can take a task of it now; see [`takers`](Lines::takers).
+    #[inline]
+    fn is_open_to(&self, line: u32, worker: WorkerId, workers: &Workers) -> bool {
+        let free = match self.all[line as usize].n_live {
+            1 => workers.room(),
+            _ => workers.idle(),
+        };
+        free.contains(worker)
+    }
+
     /// The oldest task that this worker can take now: its submission number and its line.
     pub(super) fn pick(
         &self,
@@ -127,8 +155,7 @@ impl Lines {
                 continue;
             };
             let found = (arena[head].seq, line);
-            if oldest.is_none_or(|oldest| found < oldest)
-                && self.takers(line, workers).contains(worker)
+            if oldest.is_none_or(|oldest| found < oldest) && self.is_open_to(line, worker, workers)
             {
                 oldest = Some(found);
             }

@@ -1,7 +1,6 @@
 //! Runs: admitted first-in-first-out, each with its own counts and first cause.
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
 
 use super::list::List;
 use super::scopes::Scopes;
@@ -74,9 +73,13 @@ impl Run {
 /// All runs whose owner still asks for them, in the order of admission.
 #[derive(Default)]
 pub(super) struct Runs {
-    all: VecDeque<Run>,
+    ///
+    /// The first few may be forgotten ones, so that none of the others has to move for each that is forgotten.
+    all: Vec<Run>,
     /// Number of the first run in `all`.
     base: u64,
+    /// How many of `all` are forgotten.
+    n_forgotten: usize,
     /// The run whose tasks are dispatched: the first that is not over.
     active: u64,
     /// The run that takes tasks: the first that is open.
@@ -85,16 +88,23 @@ pub(super) struct Runs {
 
 impl Runs {
     pub(super) fn begin(&mut self) -> RunId {
-        self.all.push_back(Run::default());
+        self.all.push(Run::default());
         RunId(self.base + self.all.len() as u64 - 1)
     }
 
     pub(super) fn get_mut(&mut self, run: RunId) -> Option<&mut Run> {
-        let index = run.0.checked_sub(self.base)?;
-        self.all.get_mut(index as usize)
+        let index = self.index(run)?;
+        self.all.get_mut(index)
+    }
+
+    /// Where a run stands that is not forgotten, if it was begun.
+    fn index(&self, run: RunId) -> Option<usize> {
+        let index = run.0.checked_sub(self.base)? as usize;
+        (index >= self.n_forgotten).then_some(index)
     }
 
     /// Checks that the run takes tasks.
+    #[inline]
     pub(super) fn check_building(&self, run: RunId) -> Result<(), SubmitError> {
         let end = self.base + self.all.len() as u64;
         match run.0.cmp(&self.building) {
@@ -110,10 +120,8 @@ impl Runs {
     }
 
     fn is_open(&self, run: RunId) -> bool {
-        let index = run.0.checked_sub(self.base);
-        index
-            .and_then(|index| self.all.get(index as usize))
-            .is_some_and(Run::is_open)
+        let found = self.index(run).and_then(|index| self.all.get(index));
+        found.is_some_and(Run::is_open)
     }
 
     /// A run that is not over.
@@ -163,7 +171,7 @@ impl Runs {
     }
 
     pub(super) fn status(&self, run: RunId) -> Option<RunStatus> {
-        let run = self.all.get(run.0.checked_sub(self.base)? as usize)?;
+        let run = self.all.get(self.index(run)?)?;
         Some(match run {
             Run { is_done: true, .. } => RunStatus::Done(run.outcome),
             _ if run.is_open() => RunStatus::Building,
@@ -175,7 +183,7 @@ impl Runs {
     pub(super) fn finish_next(&mut self) -> Option<RunId> {
         let first = self.active.saturating_sub(self.base) as usize;
         let first = first.min(self.all.len());
-        for (id, run) in (self.active..).zip(self.all.range_mut(first..)) {
+        for (id, run) in (self.active..).zip(&mut self.all[first..]) {
             let is_due = id == self.active || run.is_cancelled;
             if is_due && !run.is_done && run.is_exhausted() {
                 run.is_done = true;
@@ -231,15 +239,21 @@ impl Runs {
         found
     }
 
+    /// Forgets the first runs as far as nobody will ask for them, and moves the others when those are no more than
+    /// what is forgotten.
     fn forget(&mut self) {
-        while self
-            .all
-            .front()
-            .is_some_and(|run| run.is_released && run.is_done)
-            && self.base < self.active
+        let is_forgettable = |run: &Run| run.is_released && run.is_done;
+        while self.base + (self.n_forgotten as u64) < self.active
+            && let Some(run) = self.all.get_mut(self.n_forgotten)
+            && is_forgettable(run)
         {
-            self.all.pop_front();
-            self.base += 1;
+            run.recording = None;
+            self.n_forgotten += 1;
+        }
+        if self.n_forgotten > 0 && 2 * self.n_forgotten >= self.all.len() {
+            self.all.drain(..self.n_forgotten);
+            self.base += self.n_forgotten as u64;
+            self.n_forgotten = 0;
         }
     }
 }

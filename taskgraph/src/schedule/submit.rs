@@ -34,6 +34,7 @@ impl Scheduler {
     }
 
     /// A slot for a task that was checked.
+    #[inline]
     pub(super) fn take_slot(&mut self, run: RunId, place: Place) -> u32 {
         self.n_submitted += 1;
         let short = ShortRun::from(run);
@@ -45,6 +46,7 @@ impl Scheduler {
     ///
     /// `own` is one of the accesses or none: memory that no caller sees, whose users are kept apart even
     /// where inference is switched off.
+    #[inline]
     pub(super) fn order<'a>(
         &mut self,
         slot: u32,
@@ -85,6 +87,7 @@ impl Scheduler {
         task
     }
 
+    #[inline]
     pub(super) fn check<'a>(
         &mut self,
         run: RunId,
@@ -93,11 +96,7 @@ impl Scheduler {
     ) -> Result<(), SubmitError> {
         self.runs.check_building(run)?;
         if self.arena.is_full() {
-            let (tasks_max, oldest) = (self.limits.tasks_max, self.arena.oldest());
-            return Err(match self.runs.has_unended_tasks() {
-                true => SubmitError::SlotsFull { tasks_max, oldest },
-                false => SubmitError::SlotsHeld { tasks_max, oldest },
-            });
+            return Err(self.full());
         }
         match after.iter().find(|task| !self.arena.is_task(**task)) {
             Some(&task) => Err(SubmitError::UnknownTask { task }),
@@ -106,6 +105,16 @@ impl Scheduler {
         }
     }
 
+    #[cold]
+    fn full(&mut self) -> SubmitError {
+        let (tasks_max, oldest) = (self.limits.tasks_max, self.arena.oldest());
+        match self.runs.has_unended_tasks() {
+            true => SubmitError::SlotsFull { tasks_max, oldest },
+            false => SubmitError::SlotsHeld { tasks_max, oldest },
+        }
+    }
+
+    #[inline]
     fn record_task(&mut self, slot: u32, placement: &Placement<'_>) {
         let (task, subs) = (self.arena.id(slot), self.workers.subs);
         if let Some(recording) = &mut self.runs.of_task(self.arena[slot].run).recording {
@@ -129,6 +138,7 @@ impl Scheduler {
         self.place_on_several(placement)
     }
 
+    #[inline(never)]
     fn place_on_several(&mut self, placement: &Placement<'_>) -> Result<Place, SubmitError> {
         match *placement {
             Placement::On(_) => unreachable!("the caller places it"),
@@ -189,6 +199,7 @@ impl Scheduler {
         Ok(Place::group(self.groups.add(workers, 0)))
     }
 
+    #[inline]
     fn next_level(&self, worker: WorkerId) -> Result<(), SubmitError> {
         match self.workers.get(worker) {
             Some(found) if found.kind == WorkerKind::NextLevel => Ok(()),
@@ -196,6 +207,7 @@ impl Scheduler {
         }
     }
 
+    #[inline]
     fn live_next_level(&self, worker: WorkerId) -> Result<(), SubmitError> {
         self.next_level(worker)?;
         if self.workers.live().contains(worker) {
@@ -215,6 +227,7 @@ impl Scheduler {
 }
 
 /// Makes one task follow another, and notes it when the run is recorded.
+#[inline]
 fn follow(arena: &mut Arena, run: &mut Run, later: u32, earlier: u32, why: Why) {
     arena.connect(earlier, later, why);
     if let Some(recording) = &mut run.recording {

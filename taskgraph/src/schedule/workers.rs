@@ -7,56 +7,78 @@ use smallvec::SmallVec;
 use super::spec::{Depth, WORKERS_MAX, WorkerKind};
 use crate::ids::{DispatchId, WorkerId};
 
-/// A set of workers: a bit each.
+/// A set of workers: a bit each. Two words, of which a question about one worker touches one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct WorkerSet(u128);
+pub(super) struct WorkerSet([u64; 2]);
 
-const _: () = assert!(WORKERS_MAX == u128::BITS as usize);
+const _: () = assert!(WORKERS_MAX == 2 * u64::BITS as usize);
 
 impl WorkerSet {
     pub(super) fn one(worker: WorkerId) -> WorkerSet {
-        WorkerSet(1 << worker.0)
+        let mut one = WorkerSet::default();
+        one.insert(worker);
+        one
     }
 
     /// A bit for each worker.
     pub(super) const fn from_bits(bits: u128) -> WorkerSet {
-        WorkerSet(bits)
+        WorkerSet([bits as u64, (bits >> u64::BITS) as u64])
     }
 
+    /// The word and the bit of a worker.
+    #[inline]
+    const fn place(worker: WorkerId) -> (usize, u64) {
+        ((worker.0 / u64::BITS) as usize, 1 << (worker.0 % u64::BITS))
+    }
+
+    #[inline]
     pub(super) fn insert(&mut self, worker: WorkerId) {
-        self.0 |= 1 << worker.0;
+        let (word, bit) = WorkerSet::place(worker);
+        self.0[word] |= bit;
     }
 
+    #[inline]
     pub(super) fn remove(&mut self, worker: WorkerId) {
-        self.0 &= !(1 << worker.0);
+        let (word, bit) = WorkerSet::place(worker);
+        self.0[word] &= !bit;
     }
 
+    #[inline]
     pub(super) fn contains(&self, worker: WorkerId) -> bool {
-        self.0 & (1 << worker.0) != 0
+        let (word, bit) = WorkerSet::place(worker);
+        self.0[word] & bit != 0
     }
 
+    #[inline]
     pub(super) fn first(&self) -> Option<WorkerId> {
-        (self.0 != 0).then(|| WorkerId(self.0.trailing_zeros()))
+        match self.0 {
+            [0, 0] => None,
+            [0, high] => Some(WorkerId(u64::BITS + high.trailing_zeros())),
+            [low, _] => Some(WorkerId(low.trailing_zeros())),
+        }
     }
 
     pub(super) fn len(&self) -> u32 {
-        self.0.count_ones()
+        self.0[0].count_ones() + self.0[1].count_ones()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0 == 0
+        self.0 == [0, 0]
     }
 
+    #[inline]
     pub(super) fn and(&self, other: &WorkerSet) -> WorkerSet {
-        WorkerSet(self.0 & other.0)
+        WorkerSet([self.0[0] & other.0[0], self.0[1] & other.0[1]])
     }
 
     pub(super) fn without(&self, other: &WorkerSet) -> WorkerSet {
-        WorkerSet(self.0 & !other.0)
+        WorkerSet([self.0[0] & !other.0[0], self.0[1] & !other.0[1]])
     }
 
+    #[inline]
     pub(super) fn add(&mut self, other: &WorkerSet) {
-        self.0 |= other.0;
+        self.0[0] |= other.0[0];
+        self.0[1] |= other.0[1];
     }
 
     pub(super) fn iter(self) -> impl Iterator<Item = WorkerId> {
@@ -93,6 +115,7 @@ pub(super) struct Worker {
 
 impl Worker {
     /// The line that a next-level worker serves alone.
+    #[inline]
     pub(super) fn own_line(&self) -> u32 {
         self.lines[0]
     }
@@ -154,14 +177,17 @@ impl Workers {
             .flat_map(|worker| worker.groups.iter().copied())
     }
 
+    #[inline]
     pub(super) fn live(&self) -> &WorkerSet {
         &self.live
     }
 
+    #[inline]
     pub(super) fn idle(&self) -> &WorkerSet {
         &self.idle
     }
 
+    #[inline]
     pub(super) fn room(&self) -> &WorkerSet {
         &self.room
     }
@@ -170,7 +196,7 @@ impl Workers {
     pub(super) fn next_level(&self) -> WorkerSet {
         let n_workers = self.all.len() as u32;
         let all = u128::MAX.checked_shr(u128::BITS - n_workers).unwrap_or(0);
-        WorkerSet(all & !self.subs.0)
+        WorkerSet::from_bits(all).without(&self.subs)
     }
 
     pub(super) fn live_subs(&self) -> WorkerSet {

@@ -99,10 +99,14 @@ impl Program {
         for writes in [false, true] {
             for (_, tensor, tag) in accesses.iter().filter(|access| access.2.writes() == writes) {
                 let access = Access::new(tensor, *tag);
-                self.ledger
-                    .access(task as u32, &mut chain, &access, |other, _| {
+                self.ledger.access_all(
+                    task as u32,
+                    &mut chain,
+                    [&access].into_iter(),
+                    |_, other, _| {
                         found.push(other as usize);
-                    });
+                    },
+                );
             }
         }
         self.chains.push(chain);
