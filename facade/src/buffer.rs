@@ -20,6 +20,7 @@ use std::sync::{Arc, Weak};
 
 use mailbox::{Access, Segment, SegmentError};
 use parking_lot::Mutex;
+use procfork::Origin;
 use taskgraph::{BufferId, Tag, Tensor};
 
 use crate::args::Backing;
@@ -73,7 +74,7 @@ pub(crate) struct BufferCore {
     uses: Mutex<Uses>,
     home: Weak<dyn Home>,
     /// The process that mapped it: a forked copy of this value has no mapping.
-    process: u64,
+    process: Origin,
 }
 
 impl fmt::Debug for BufferCore {
@@ -92,7 +93,7 @@ impl BufferCore {
             segment,
             uses: Mutex::default(),
             home,
-            process: crate::incarnation::of_process(),
+            process: Origin::here(),
         })
     }
 
@@ -153,7 +154,7 @@ impl BufferCore {
 
     /// Refuses a handle that a function captured and that was copied into a worker by a fork.
     fn check_process(&self) -> Result<(), BufferError> {
-        if self.process == crate::incarnation::of_process() {
+        if self.process.is_here() {
             return Ok(());
         }
         Err(BufferError::Captured { buffer: self.id })

@@ -173,7 +173,6 @@ pub(crate) fn main(
     registry: Arc<Registry>,
     outfit: Outfit,
 ) -> Result<(), String> {
-    crate::incarnation::begin_process();
     panics::remember();
     let Outfit {
         channel,

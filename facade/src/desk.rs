@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use provenance::{Ask, DevicePtr, FreeError, Operation, Revoked, Table};
+use provenance::{Ask, DevicePtr, FreeError, Operation, Revoked, Table, WorkerRef};
 use taskgraph::{BufferId, BufferKind, Tensor};
 
 use crate::buffer::{BufferCore, Use};
@@ -42,7 +42,25 @@ impl Desk<'_> {
             n_elements,
             element_bytes: size_of::<T>(),
         })?;
-        let owner = self.engine.core().life(chip as usize);
+        loop {
+            let owner = self.engine.core().life(chip as usize);
+            let allocated = self.malloc_of(owner, bytes);
+            let is_over = self.engine.core().life(chip as usize) != owner;
+            match allocated {
+                // The chip was started again meanwhile. Nothing of this was in the life that has ended.
+                Err(error) if is_over && error.worker_died().is_none() => {}
+                allocated => {
+                    let (ptr, buffer) = allocated?;
+                    let tensor = Tensor::contiguous(buffer, T::DTYPE, &[n_elements as u64], bytes);
+                    return Ok(DeviceBuffer::new(ptr, tensor.map_err(MemoryError::View)?));
+                }
+            }
+        }
+    }
+
+    /// Allocates memory of one life of a chip.
+    fn malloc_of(&self, owner: WorkerRef, bytes: u64) -> Result<(DevicePtr, BufferId), Error> {
+        let chip = owner.id;
         let reservation = self.table().reserve(owner);
         let reservation =
             reservation.map_err(|error| self.not_alive(chip, "allocate device memory", &error))?;
@@ -61,9 +79,7 @@ impl Desk<'_> {
         })?;
         let (entry, generation) = (u64::from(ticket.entry), ticket.generation);
         let buffer = BufferId::new(owner.incarnation, entry, generation, BufferKind::Device);
-        let tensor = Tensor::contiguous(buffer, T::DTYPE, &[n_elements as u64], bytes);
-        let tensor = tensor.map_err(MemoryError::View)?;
-        Ok(DeviceBuffer::new(ptr, tensor))
+        Ok((ptr, buffer))
     }
 
     /// Frees what the chip has allocated and the table did not take.

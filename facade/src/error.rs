@@ -86,6 +86,16 @@ pub enum Error {
         /// The worker.
         worker: String,
     },
+    /// A fork has copied a worker, and not its tree.
+    #[error(
+        "{operation} on worker `{worker}` in a forked copy of the process that started it: only that process reaches the tree; call it there, or build another worker here"
+    )]
+    Copied {
+        /// What was asked.
+        operation: &'static str,
+        /// The worker.
+        worker: String,
+    },
     /// Only a dead worker is started again.
     #[error("start worker `{worker}` again: no dead worker has this path; dead are {dead:?}")]
     Alive {
@@ -130,6 +140,7 @@ impl fmt::Debug for Error {
             // What these have is in their text.
             Error::Teardown { .. }
             | Error::Reentrant { .. }
+            | Error::Copied { .. }
             | Error::Alive { .. }
             | Error::Driver { .. } => return write!(f, "{self}"),
         };

@@ -13,17 +13,3 @@ pub(crate) fn draw() -> u64 {
     hash.write_u64(DRAWN.fetch_add(1, Ordering::Relaxed));
     hash.finish()
 }
-
-/// Differs in a forked child from what it was in its parent.
-static PROCESS: AtomicU64 = AtomicU64::new(0);
-
-/// What tells this process from those that it was forked from. One load.
-pub(crate) fn of_process() -> u64 {
-    // Relaxed: set once, before a child has a second thread.
-    PROCESS.load(Ordering::Relaxed)
-}
-
-/// A child begins its life: what it inherited is not its own.
-pub(crate) fn begin_process() {
-    PROCESS.store(draw(), Ordering::Relaxed);
-}

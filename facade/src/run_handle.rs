@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use procfork::Origin;
 use taskgraph::RunId;
 
 use crate::activity;
@@ -21,6 +22,7 @@ pub struct RunHandle {
     engine: Arc<Engine>,
     cell: Arc<RunCell>,
     run: RunId,
+    origin: Origin,
 }
 
 /// Cancels one run, from any thread: see [`RunHandle::cancel`]. Keeps neither the run nor its worker.
@@ -40,7 +42,12 @@ impl std::fmt::Debug for RunHandle {
 
 impl RunHandle {
     pub(crate) fn new(engine: Arc<Engine>, cell: Arc<RunCell>, run: RunId) -> Self {
-        Self { engine, cell, run }
+        Self {
+            engine,
+            cell,
+            run,
+            origin: Origin::here(),
+        }
     }
 
     /// Cancels the run: tasks that were not sent to a worker are dropped, those that were go on to their end, and then the
@@ -52,7 +59,7 @@ impl RunHandle {
     ///
     /// A run behind others is over at once; those are not affected.
     pub fn cancel(&self) -> bool {
-        cancel(&self.engine, self.run)
+        self.origin.is_here() && cancel(&self.engine, self.run)
     }
 
     /// What cancels this run, to be given to another thread.
@@ -80,6 +87,7 @@ impl RunHandle {
     ///
     /// [`Error::Run`] with the first root cause.
     pub fn wait(&self) -> Result<(), Error> {
+        self.need_home()?;
         let what = || "wait for a submitted run".to_owned();
         let _busy = activity::while_doing(self.engine.path(), None, what);
         self.engine.wait_until(None, &|| self.cell.is_done());
@@ -95,10 +103,24 @@ impl RunHandle {
     ///
     /// As [`RunHandle::wait`].
     pub fn wait_for(&self, limit: Duration) -> Option<Result<(), Error>> {
+        if let Err(copied) = self.need_home() {
+            return Some(Err(copied));
+        }
         // A limit beyond all time is none.
         let deadline = Instant::now().checked_add(limit);
         self.engine.wait_until(deadline, &|| self.cell.is_done());
         self.outcome()
+    }
+
+    /// In a forked copy nobody would ever tell of an end.
+    fn need_home(&self) -> Result<(), Error> {
+        if self.origin.is_here() || self.is_done() {
+            return Ok(());
+        }
+        Err(Error::Copied {
+            operation: "wait for a run",
+            worker: self.engine.path().to_string(),
+        })
     }
 
     fn outcome(&self) -> Option<Result<(), Error>> {
@@ -135,6 +157,7 @@ impl Future for RunHandle {
 
     /// The background driver advances an awaited run.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.need_home()?;
         if self.cell.wake_when_done(cx.waker()) {
             return Poll::Pending;
         }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use lifecycle::{Journal, Lifecycle, Operation, State};
 use parking_lot::Mutex;
+use procfork::Origin;
 
 use crate::activity;
 use crate::buffer::Buffer;
@@ -50,6 +51,8 @@ pub enum Health {
     Failed,
     /// A close has begun and not finished.
     Closing,
+    /// This process is a forked copy of the one that started the tree; nothing of it is here.
+    Copied,
     /// Nothing is left.
     Closed,
 }
@@ -81,6 +84,8 @@ pub(crate) struct Inner {
     path: Name,
     close_limit: Duration,
     life: Arc<Lifecycle<Error>>,
+    /// The process that starts the tree, or has started it.
+    home: OnceLock<Origin>,
     journal: Journal<Error>,
     registry: Mutex<Registry>,
     /// Held while the callables of the started tree change, or a worker of it is started again.
@@ -109,6 +114,7 @@ impl Worker {
             path: Name::from(spec.own_name()),
             close_limit: spec.limits.close,
             life: Arc::new(Lifecycle::new()),
+            home: OnceLock::new(),
             journal: Journal::new(),
             registry: Mutex::new(Registry::new(crate::incarnation::draw())),
             changing: Mutex::default(),
@@ -209,9 +215,10 @@ impl Worker {
     pub(crate) fn lease(
         &self,
         operation: &Operation,
-    ) -> Result<lifecycle::Lease<'_, Error>, StateError> {
+    ) -> Result<lifecycle::Lease<'_, Error>, Error> {
+        self.inner.need_home(operation.name())?;
         let lease = self.inner.life.lease(operation);
-        lease.map_err(|refused| self.state_error(operation.name(), refused.state))
+        lease.map_err(|refused| self.state_error(operation.name(), refused.state).into())
     }
 
     /// Creates a shared buffer of `n_elements`, all zero. Before or after `init`.
@@ -222,6 +229,7 @@ impl Worker {
     ///
     /// [`Error::Buffer`] when the size is zero or the memory cannot be had; [`Error::State`] after a close.
     pub fn buffer<T: Element>(&self, n_elements: usize) -> Result<Buffer<T>, Error> {
+        self.inner.need_home(CREATE_BUFFER.name())?;
         if !matches!(self.state(), State::New | State::Ready) {
             return Err(self.state_error(CREATE_BUFFER.name(), self.state()).into());
         }
@@ -278,6 +286,7 @@ impl Worker {
         &self,
         orchestration: impl FnOnce(&mut Orchestrator<'_>) -> Result<(), Error>,
     ) -> Result<RunHandle, Error> {
+        self.inner.need_home(RUN.name())?;
         let lease = self.inner.life.lease_owned(&RUN);
         let lease = lease.map_err(|refused| self.state_error(RUN.name(), refused.state))?;
         let started = self.started(RUN.name())?;
@@ -331,7 +340,21 @@ impl Worker {
 }
 
 impl Inner {
+    /// Whether the tree is this process's, or none was started.
+    pub(crate) fn is_home(&self) -> bool {
+        self.home.get().is_none_or(|home| home.is_here())
+    }
+
+    pub(crate) fn need_home(&self, operation: &'static str) -> Result<(), Error> {
+        if self.is_home() {
+            return Ok(());
+        }
+        let worker = self.path.to_string();
+        Err(Error::Copied { operation, worker })
+    }
+
     fn close(&self, budget: Duration) -> Result<(), Error> {
+        self.need_home("close")?;
         let closed = self
             .life
             .close(Some(Instant::now() + budget), &self.journal);
@@ -360,6 +383,11 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.life.state() == State::New {
+            return;
+        }
+        if !self.is_home() {
+            // The copy of an engine speaks for memory and descriptors that have come to be others' here.
+            std::mem::forget(self.engine.take());
             return;
         }
         let unclosed = self.life.state() != State::Closed;

@@ -115,6 +115,7 @@ pub use settings::{Resource, Settings, SettingsError};
 pub use signal::{NoSignal, Signal};
 pub use spawn::spawn;
 pub use sweep::{Proof, Stray};
+pub use sys::own::Origin;
 pub use sys::spawn::lies_in_program;
 pub use threads::{ThreadName, is_single_threaded};
 pub use watch::{ParentWatch, Parked, Rearmed};

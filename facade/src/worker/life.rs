@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lifecycle::{Operation, Start, State};
+use procfork::Origin;
 
 use super::{Health, Worker};
 use crate::config::{Config, NodeSpec};
@@ -100,6 +101,8 @@ impl Worker {
     ) -> Result<(), Error> {
         let spec = self.inner.spec.lock().clone();
         spec.check_not_empty()?;
+        // Only the winner of the start comes here, once.
+        let _ = self.inner.home.set(Origin::here());
         let registry = Arc::new(self.inner.registry.lock().clone());
         let engine = self.engine()?;
         let table = engine.core().table().clone();
@@ -118,7 +121,6 @@ impl Worker {
             watcher: Some(RefCell::new(watcher)),
         };
         let started = start.run(&self.inner.journal)?;
-        // Only the winner of the start comes here, once.
         let _ = self.inner.started.set(started);
         Ok(())
     }
@@ -182,6 +184,7 @@ impl Worker {
     ///
     /// [`Error::State`] before `init` has succeeded.
     pub fn tree(&self) -> Result<TreeNode, Error> {
+        self.inner.need_home("show the tree")?;
         let started = self.started("show the tree")?;
         let state = self.state();
         let tree = match state {
@@ -200,6 +203,9 @@ impl Worker {
     /// [`Worker::tree`] does.
     #[must_use]
     pub fn health(&self) -> Health {
+        if !self.inner.is_home() {
+            return Health::Copied;
+        }
         match self.state() {
             State::New => Health::New,
             State::Initializing => Health::Starting,

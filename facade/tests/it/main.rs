@@ -11,6 +11,7 @@ mod closing;
 mod collective_ends;
 mod collective_values;
 mod collectives;
+mod copies;
 mod death;
 mod device_pointers;
 mod domain_ends;
@@ -93,6 +94,9 @@ procfork::testing::tests! {
     closing::a_tree_is_started_and_awaited_in_an_asynchronous_program,
     threads::every_way_to_use_a_worker_gets_on_beside_every_other,
     threads::looking_and_dropping_beside_runs_loses_no_wake_up,
+    copies::a_copy_of_a_worker_says_so_and_leaves_the_tree_alone,
+    copies::a_copy_of_a_worker_with_a_background_driver_is_as_inert,
+    copies::a_function_that_captured_its_own_worker_is_told_that_it_has_a_copy,
     threads::a_respawn_beside_runs_waits_for_none_of_them,
     threads::a_chip_that_comes_up_again_is_asked_for_nothing_before_it_is_up,
     threads::many_buffers_released_on_an_idle_tree_are_all_unmapped,

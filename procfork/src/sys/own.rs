@@ -19,21 +19,60 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 
 static REGISTERED: Once = Once::new();
 
+/// A process, told from the copies of it that forks make, by this crate or by other means.
+///
+/// For what a process has and its copies have not: keep one beside it, and ask before each use.
+///
+/// ```
+/// use procfork::{ForkOptions, Origin};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let origin = Origin::here();
+/// assert!(origin.is_here());
+/// # if procfork::is_single_threaded() {
+/// procfork::fork(ForkOptions::new("copy"), move |_| assert!(!origin.is_here()))?;
+/// # }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// What [`FORKS`] was there.
+    forks: u32,
+}
+
+impl Origin {
+    /// The calling process.
+    #[must_use]
+    pub fn here() -> Self {
+        REGISTERED.call_once(count_forks);
+        Self {
+            forks: FORKS.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether the calling process is this one, and no copy of it. One relaxed load.
+    #[must_use]
+    #[inline]
+    pub fn is_here(self) -> bool {
+        // Relaxed: it changes in a new process only, before anything else runs there.
+        self.forks == FORKS.load(Ordering::Relaxed)
+    }
+}
+
 /// A value that is there in the process that made it, and in no copy of that process.
 pub(crate) struct Own<T> {
     /// Taken out by `drop` only.
     value: Option<T>,
-    /// What [`FORKS`] was in its process.
-    made_in: u32,
+    origin: Origin,
 }
 
 impl<T> Own<T> {
     /// Of the calling process.
     pub(crate) fn new(value: T) -> Self {
-        REGISTERED.call_once(count_forks);
         Self {
             value: Some(value),
-            made_in: FORKS.load(Ordering::Relaxed),
+            origin: Origin::here(),
         }
     }
 
@@ -51,8 +90,7 @@ impl<T> Own<T> {
     /// Whether this is the original. One relaxed load.
     #[inline]
     pub(crate) fn is_own(&self) -> bool {
-        // Relaxed: it changes in a new process only, before anything else runs there.
-        self.made_in == FORKS.load(Ordering::Relaxed)
+        self.origin.is_here()
     }
 }
 
