@@ -39,7 +39,7 @@ use crate::progress::{Board, StartPhase};
 use crate::tree::TreeNode;
 use crate::wire;
 
-use self::imports::Imports;
+use self::imports::{ImportError, Imports};
 
 /// What a child is going to be.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -281,13 +281,17 @@ impl Child {
         let _busy = activity::while_doing(path, run, || operation(entry));
         let executor = &self.executor;
         let adopt = |id, segment| executor.adopt(id, segment);
-        let args = self.imports.args(claimed, &adopt).map_err(|reason| {
+        let args = self.imports.args(claimed, &adopt).map_err(|error| {
+            let (kind, reason) = match error {
+                ImportError::Invalid(reason) => (FaultKind::Arguments, reason),
+                ImportError::Unmapped(reason) => (FaultKind::Mapping, reason),
+            };
             let operation = format!(
                 "take the arguments of {} `{}`",
                 entry.body.kind().name(),
                 entry.name
             );
-            RemoteError::new(FaultKind::Arguments, path, operation, reason)
+            RemoteError::new(kind, path, operation, reason)
         })?;
         let end = &mut self.end;
         // A poisoned mailbox is found by the answer.
@@ -412,12 +416,8 @@ impl Child {
                     .imports
                     .find(buffer.id(), message.use_of_buffer(), &adopt)
                     .map_err(|reason| {
-                        RemoteError::new(
-                            FaultKind::Arguments,
-                            &self.seat.path,
-                            "map a buffer",
-                            reason,
-                        )
+                        let path = &self.seat.path;
+                        RemoteError::new(FaultKind::Mapping, path, "map a buffer", reason)
                     })?;
                 self.executor.memory(message, Some(&core))
             }

@@ -182,6 +182,9 @@ pub enum FaultKind {
     Deadline,
     /// The runtime itself could not go on: memory, descriptors, a malformed message.
     Runtime,
+    /// A shared buffer could not be mapped there, most likely for want of descriptors. The next task that names it tries
+    /// again.
+    Mapping,
 }
 
 /// A failure that happened in another process, with everything that its message needs.
@@ -218,7 +221,7 @@ impl RemoteError {
 const SEPARATOR: char = '\u{1f}';
 
 impl FaultKind {
-    const ALL: [FaultKind; 8] = [
+    const ALL: [FaultKind; 9] = [
         FaultKind::Panicked,
         FaultKind::Returned,
         FaultKind::Device,
@@ -227,6 +230,7 @@ impl FaultKind {
         FaultKind::WorkerDied,
         FaultKind::Deadline,
         FaultKind::Runtime,
+        FaultKind::Mapping,
     ];
 }
 

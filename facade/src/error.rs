@@ -106,7 +106,7 @@ pub enum Error {
     },
     /// The thread that advances runs while nobody waits could not be started.
     #[error(
-        "start the background driver of worker `{worker}`: {reason}; raise the limit of threads, or use `run`, which needs none"
+        "start the background driver of worker `{worker}`: {reason}; it needs a thread and two descriptors: raise their limits, or use `run`, which needs neither"
     )]
     Driver {
         /// The worker.

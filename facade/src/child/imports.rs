@@ -1,5 +1,9 @@
 //! Buffers of workers above, mapped here when the first task or request names them: once for reading, where the mapping
 //! itself refuses a store, and once for writing, where a task may write.
+//!
+//! A mapped buffer keeps its descriptor, which a worker hands on to those below. Where there is none left the kernel loses
+//! what was sent: the task fails with [`FaultKind::Mapping`](crate::FaultKind::Mapping), and the parent announces the
+//! buffers of that task again with the next one that names them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +20,17 @@ use crate::wire::{ClaimedTask, WireBuffer};
 
 /// The descriptor of a named buffer was sent before the frame that names it, so it is there or never comes.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Why a task does not get its arguments.
+pub(super) enum ImportError {
+    /// A tensor that is none, or that leaves its backing.
+    Invalid(String),
+    /// A buffer that could not be mapped.
+    Unmapped(String),
+}
+
+/// What to do about it.
+const ROOM: &str = "a worker keeps a descriptor of each buffer that it has mapped: drop buffers, or raise its limit of open files";
 
 /// Makes a mapped segment into a buffer of this process.
 pub(super) type Adopt<'a> = dyn Fn(BufferId, Segment) -> Arc<BufferCore> + 'a;
@@ -37,10 +52,15 @@ impl Imports {
     /// The arguments of a claimed task: every tensor validated against the real size of its backing.
     ///
     /// Device tensors are not mapped; the chip worker resolves them by its own table.
-    pub(super) fn args(&mut self, task: ClaimedTask, adopt: &Adopt<'_>) -> Result<Args, String> {
+    pub(super) fn args(
+        &mut self,
+        task: ClaimedTask,
+        adopt: &Adopt<'_>,
+    ) -> Result<Args, ImportError> {
         let mut grants = Vec::with_capacity(task.tensors.len());
         for (index, (raw, tag)) in task.tensors.iter().enumerate() {
-            let refused = |error: String| format!("tensor {index}: {error}");
+            let at = |error: String| format!("tensor {index}: {error}");
+            let refused = |error: String| ImportError::Invalid(at(error));
             let id = raw.buffer().map_err(|error| refused(error.to_string()))?;
             if id.kind == BufferKind::Device {
                 let tensor = raw
@@ -49,7 +69,8 @@ impl Imports {
                 grants.push(Grant::on_device(tensor, *tag));
                 continue;
             }
-            let core = self.find(id, Use::of(*tag), adopt).map_err(refused)?;
+            let core = self.find(id, Use::of(*tag), adopt);
+            let core = core.map_err(|error| ImportError::Unmapped(at(error)))?;
             let tensor = raw
                 .validate(core.bytes())
                 .map_err(|e| refused(e.to_string()))?;
@@ -71,7 +92,7 @@ impl Imports {
         let deadline = Instant::now() + PATIENCE;
         while !self.mapped.contains_key(&(id, how)) {
             self.receive(deadline, adopt)
-                .map_err(|error| format!("{id} cannot be mapped: {error}"))?;
+                .map_err(|error| format!("{id} cannot be mapped: {error}; {ROOM}"))?;
         }
         Ok(Arc::clone(&self.mapped[&(id, how)]))
     }
@@ -103,6 +124,10 @@ impl Imports {
             .into_iter()
             .next()
             .ok_or("the announcement has no descriptor")?;
+        if self.mapped.contains_key(&(buffer.id(), how)) {
+            // Announced again, after a task that could not map another one.
+            return Ok(());
+        }
         let bytes = usize::try_from(buffer.bytes).map_err(|_| "its size fits no address space")?;
         let map = match how {
             Use::Read => Segment::map_readonly,

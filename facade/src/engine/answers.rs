@@ -1,14 +1,21 @@
 //! What children answer, as the graph and whoever waits understand it.
 
 use mailbox::{Event, Outcome};
-use taskgraph::{DispatchId, TaskId};
+use taskgraph::{BufferId, DispatchId, TaskId};
 
 use super::core::Core;
 use super::job::JobOutcome;
-use crate::control::{self, ControlReply, RemoteError};
+use crate::control::{self, ControlReply, FaultKind, RemoteError};
 use crate::error::{Name, TaskCause};
 
-pub(super) fn take_event(event: Event<'_>, line: usize, path: &Name, core: &mut Core) {
+/// Takes what a child said of a task. Gives the buffers of one that could not map them, to be announced again.
+pub(super) fn take_event(
+    event: Event<'_>,
+    line: usize,
+    path: &Name,
+    core: &mut Core,
+) -> Option<Vec<BufferId>> {
+    let mut unmapped = None;
     match event {
         Event::Accepted(identity) => {
             core.observer.accepted(line, DispatchId(identity.dispatch));
@@ -26,6 +33,9 @@ pub(super) fn take_event(event: Event<'_>, line: usize, path: &Name, core: &mut 
                         generation: identity.generation,
                     };
                     let remote = RemoteError::from_failure(&failure);
+                    if remote.kind == FaultKind::Mapping {
+                        unmapped = core.buffers_of(task);
+                    }
                     core.note_failure(task, path, TaskCause::Remote(Box::new(remote)));
                     taskgraph::Outcome::Failed
                 }
@@ -37,6 +47,7 @@ pub(super) fn take_event(event: Event<'_>, line: usize, path: &Name, core: &mut 
             let _ = core.graph.completed(dispatch, outcome);
         }
     }
+    unmapped
 }
 
 pub(super) fn decode_reply(outcome: Outcome<'_>) -> JobOutcome {

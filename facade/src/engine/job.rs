@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::later::Laters;
 use crate::buffer::BufferCore;
-use crate::control::{ControlReply, ControlRequest};
+use crate::control::{ControlReply, ControlRequest, FaultKind};
 use crate::error::WorkerDied;
 
 /// A control request to one child, and the place of its answer.
@@ -39,6 +39,13 @@ pub(crate) enum JobOutcome {
     Reply(ControlReply),
     Died(WorkerDied),
     Protocol(String),
+}
+
+impl JobOutcome {
+    /// Whether the child could not map the buffer that the request names.
+    pub(super) fn is_unmapped(&self) -> bool {
+        matches!(self, JobOutcome::Reply(ControlReply::Failed(error)) if error.kind == FaultKind::Mapping)
+    }
 }
 
 impl Job {

@@ -126,6 +126,12 @@ impl Line {
         sent
     }
 
+    /// The child could not map one of these buffers: they are announced again when something names them.
+    fn strike(&mut self, buffers: &[BufferId]) {
+        self.known.retain(|(id, _)| !buffers.contains(id));
+        self.graph = None;
+    }
+
     fn send_descriptor(&self, buffer: &BufferCore, how: Use) -> Result<(), String> {
         let header = WireBuffer::new(buffer.id(), buffer.bytes()).to_header(how);
         let fd = buffer.descriptor(how);
@@ -302,7 +308,10 @@ impl Lines {
         let line = &mut self.all[index];
         loop {
             match line.end.poll() {
-                Ok(Some(event)) => take_event(event, index, &line.path, core),
+                Ok(Some(event)) => {
+                    let unmapped = take_event(event, index, &line.path, core);
+                    unmapped.into_iter().for_each(|ids| line.strike(&ids));
+                }
                 Ok(None) => break,
                 Err(poisoned) => return self.give_up(index, &poisoned.to_string(), core),
             }
@@ -312,6 +321,10 @@ impl Lines {
                 Ok(Some(reply)) => {
                     let outcome = decode_reply(reply.outcome);
                     if let Some(job) = line.job.take() {
+                        let unmapped = job.buffer.as_ref().filter(|_| outcome.is_unmapped());
+                        unmapped
+                            .into_iter()
+                            .for_each(|buffer| line.strike(&[buffer.id()]));
                         job.finish(outcome, &mut core.later);
                         core.note_progress();
                     }
@@ -412,9 +425,13 @@ impl Lines {
             core.note_progress();
         }
         for (dispatch, reason) in sends {
-            let path = Arc::clone(&self.all[dispatch.worker.0 as usize].path);
+            let line = &self.all[dispatch.worker.0 as usize];
             if self.is_alive(dispatch.worker.0 as usize) {
-                core.note_failure(dispatch.task, &path, TaskCause::Poisoned(reason));
+                let cause = match line.end.poisoned() {
+                    Some(_) => TaskCause::Poisoned(reason),
+                    None => TaskCause::NotSent(reason),
+                };
+                core.note_failure(dispatch.task, &line.path, cause);
             }
             // An error says that its worker was declared lost, and the task failed with that.
             let _ = core

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use device::Digest;
 use smallvec::SmallVec;
 use taskgraph::capture::{Binding, Bindings, Definition, ResolveError};
-use taskgraph::{RunId, TaskId, Tensor};
+use taskgraph::{BufferId, RunId, TaskId, Tensor};
 use tracing::Span;
 
 use crate::args::{ArgList, Backing};
@@ -125,6 +125,12 @@ impl Core {
         self.keep((run, id), called, SmallVec::new(), holds, graph);
         self.settle();
         Ok(id)
+    }
+
+    /// The shared buffers that a dispatched task, or the graph that it is of, names.
+    pub(super) fn buffers_of(&self, task: TaskId) -> Option<Vec<BufferId>> {
+        let (record, ..) = self.record_of(task)?;
+        Some(record.buffers().map(|(buffer, _)| buffer.id()).collect())
     }
 
     /// The record that a dispatched task belongs to, and which task that is: itself, or its graph and which node

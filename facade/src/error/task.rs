@@ -240,6 +240,10 @@ pub enum TaskCause {
     /// Its worker broke the protocol and is not used any more.
     #[error("the worker's mailbox is unusable: {0}")]
     Poisoned(String),
+    /// It could not be sent to its worker, which is well: most likely no descriptor was left for a buffer that it names. A
+    /// later task may fare better.
+    #[error("it could not be sent: {0}")]
+    NotSent(String),
     /// The orchestration panicked in the submitting process.
     #[error("panicked: {0}")]
     Panicked(String),

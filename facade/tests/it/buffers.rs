@@ -1,6 +1,10 @@
 //! Shared buffers: who may use them when, and what is left of them.
 
-use facade::{BufferError, Error, args};
+use std::fs::File;
+
+use facade::{
+    BufferError, Error, FaultKind, FunctionHandle, Resource, Settings, TaskCause, Worker, args,
+};
 
 use crate::support::{Gate, builder, directory, failure, n_mappings, nothing};
 
@@ -435,5 +439,61 @@ pub(crate) fn as_many_new_buffers_as_a_task_may_name_reach_a_busy_worker() {
     assert_eq!((found, max), (MOST + 1, MOST));
     node.run(|orch| orch.submit_sub(&fill, all(&more[1..])))
         .unwrap();
+    node.close().unwrap();
+}
+
+/// A node whose one sub worker may have few files open, and a function that writes 7.
+fn cramped(open_files: u64) -> (Worker, FunctionHandle) {
+    let settings = Settings::new().limit(Resource::OpenFiles, open_files);
+    let node = builder(0, 1).each_sub_worker(settings).build().unwrap();
+    let seven = node
+        .register_fn("seven", |args| {
+            args.output::<u32>(0)?[0] = 7;
+            Ok(())
+        })
+        .unwrap();
+    node.init().unwrap();
+    (node, seven)
+}
+
+pub(crate) fn a_buffer_that_found_no_descriptor_in_a_worker_is_mapped_when_there_is_one() {
+    let (node, seven) = cramped(32);
+    let mut mapped = Vec::new();
+    let (unmapped, error) = loop {
+        assert!(mapped.len() < 32, "the limit was never reached");
+        let buffer = node.buffer::<u32>(4).unwrap();
+        match node.run(|orch| orch.submit_sub(&seven, args().output(&buffer))) {
+            Ok(_) => mapped.push(buffer),
+            failed => break (buffer, failure(failed)),
+        }
+    };
+    let TaskCause::Remote(remote) = &error.cause else {
+        panic!("{error}")
+    };
+    assert_eq!(remote.kind, FaultKind::Mapping, "{error}");
+    assert!(error.to_string().contains("limit of open files"), "{error}");
+    assert_eq!(unmapped.to_vec().unwrap()[0], 0);
+    mapped.truncate(mapped.len() / 2);
+    node.run(|orch| {
+        for buffer in mapped.iter().chain([&unmapped]) {
+            orch.submit_sub(&seven, args().output(buffer))?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(unmapped.to_vec().unwrap()[0], 7);
+    node.close().unwrap();
+}
+
+pub(crate) fn a_task_that_found_no_descriptor_to_send_leaves_its_worker_usable() {
+    let (node, seven) = cramped(32);
+    let buffer = node.buffer::<u32>(4).unwrap();
+    let every_descriptor: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    let error = failure(node.run(|orch| orch.submit_sub(&seven, args().output(&buffer))));
+    assert!(matches!(error.cause, TaskCause::NotSent(_)), "{error}");
+    drop(every_descriptor);
+    node.run(|orch| orch.submit_sub(&seven, args().output(&buffer)))
+        .unwrap();
+    assert_eq!(buffer.to_vec().unwrap()[0], 7);
     node.close().unwrap();
 }

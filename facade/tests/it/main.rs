@@ -147,6 +147,8 @@ procfork::testing::tests! {
     buffers::sizes_that_do_not_fit_are_errors,
     buffers::buffers_made_before_init_work,
     buffers::as_many_new_buffers_as_a_task_may_name_reach_a_busy_worker,
+    buffers::a_buffer_that_found_no_descriptor_in_a_worker_is_mapped_when_there_is_one,
+    buffers::a_task_that_found_no_descriptor_to_send_leaves_its_worker_usable,
     buffers::a_worker_that_only_reads_has_a_mapping_that_cannot_be_written,
     buffers::an_input_of_a_worker_cannot_be_written_by_its_own_tasks,
     buffers::a_captured_buffer_is_refused_and_no_worker_inherits_one,
