@@ -404,11 +404,13 @@ impl TaskArgs {
     }
 
     /// What inference sees: one access per tensor, in the order they were added.
+    #[inline]
     pub fn accesses(&self) -> &[Access] {
         &self.accesses
     }
 
     /// Whether an output waits for memory.
+    #[inline]
     pub fn is_unbacked(&self) -> bool {
         self.is_unbacked
     }

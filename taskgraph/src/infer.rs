@@ -13,15 +13,20 @@
 //! part) the record stays as it is; the edges it then causes are implied by others and cost no
 //! concurrency. Either way every edge is a true conflict.
 //!
-//! **Retirement.** The records of a task hang on one chain, whose head the task keeps. A task that
-//! ended gives up its own records and no others; records that were taken over wait on the chain
-//! until then. So the number of records is bounded by the accesses of the live tasks, plus one for
-//! each split, and a split belongs to a live writer. Buffers without records are kept for their next
-//! use, a number in proportion to the most that ever had records at once.
+//! A write of exactly the bytes of an older write gets the record of that, which stays where it is.
+//!
+//! **Retirement.** The accesses of a task hang on one chain of [tokens], whose head the task keeps; a token stands for
+//! a record until another task takes that over. A task that ended gives up its own records and no others. So the
+//! number of records is bounded by the accesses of the live tasks, plus one for each split, and a split belongs to a
+//! live writer. Buffers without records are kept for their next use, a number in proportion to the most that ever had
+//! records at once.
 
 mod buffers;
+mod exact;
 mod index;
 mod records;
+mod shapes;
+mod tokens;
 
 use crate::args::Access;
 use crate::heap::{BlockId, Heap};
@@ -29,8 +34,9 @@ use crate::ids::TaskId;
 use crate::view::View;
 
 use buffers::Buffers;
-use index::{Hit, Nodes};
+use index::Nodes;
 use records::{Records, Role};
+use tokens::Tokens;
 
 /// No record, no buffer, no view.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -49,11 +55,12 @@ pub(crate) enum Why {
 pub(crate) struct Ledger {
     buffers: Buffers,
     records: Records,
+    tokens: Tokens,
     nodes: Nodes,
     /// The memory of intermediate tensors, which tasks hold by records too.
     pub(crate) heap: Heap,
     /// Scratch for the records that one search finds.
-    hits: Vec<Hit>,
+    hits: Vec<u32>,
 }
 
 impl Ledger {
@@ -61,12 +68,13 @@ impl Ledger {
     pub(crate) fn clear(&mut self) {
         self.buffers.clear();
         self.records.clear();
+        self.tokens.clear();
         self.nodes.clear();
     }
 
     /// Finds what `task` must follow because of its accesses, and says for which one; then records them.
     ///
-    /// `chain` is the head of the task's records. `found` may be called twice for one other task, and is
+    /// `chain` is the head of the task's tokens. `found` may be called twice for one other task, and is
     /// never called for `task` itself. Reads first: what a task reads it must learn about before its own
     /// write takes the bytes over.
     #[inline]
@@ -95,20 +103,19 @@ impl Ledger {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn read(&mut self, task: u32, chain: &mut u32, access: &Access, mut found: impl FnMut(u32)) {
         let (view, buffer) = (&access.view, self.buffers.enter(&access.buffer));
+        *chain = self.tokens.add(*chain);
         self.search(buffer, view, |other| {
             if other != task {
                 found(other);
             }
         });
-        *chain = self.records.add(task, buffer, view, Role::Reader, *chain);
-        let readers = &mut self.buffers[buffer].readers;
-        readers.insert(*chain, &mut self.nodes, &mut self.records);
+        self.put_new((task, *chain), buffer, view, Role::Reader);
     }
 
-    #[inline]
+    #[inline(never)]
     fn write(
         &mut self,
         task: u32,
@@ -117,8 +124,8 @@ impl Ledger {
         mut found: impl FnMut(u32, Why),
     ) {
         let (view, buffer) = (&access.view, self.buffers.enter(&access.buffer));
-        let new = self.records.add(task, buffer, view, Role::Writer, *chain);
-        *chain = new;
+        *chain = self.tokens.add(*chain);
+        let new = (task, *chain);
         let mut found = |other: u32, why| {
             if other != task {
                 found(other, why);
@@ -129,22 +136,31 @@ impl Ledger {
         } else {
             Why::Order
         };
-        let is_placed = self.overwrite(buffer, Role::Writer, view, new, |other| found(other, why));
-        self.overwrite(buffer, Role::Reader, view, NONE, |other| {
-            found(other, Why::Order)
-        });
-        if !is_placed {
-            let writers = &mut self.buffers[buffer].writers;
-            writers.insert(new, &mut self.nodes, &mut self.records);
+        let is_known = self.write_over(buffer, view, new, |other| found(other, why));
+        self.take_from_readers(buffer, view, |other| found(other, Why::Order));
+        if !is_known {
+            self.put_new(new, buffer, view, Role::Writer);
         }
     }
 
-    /// Gives up the records on a chain.
+    /// A new record for a token, on the index of its buffer.
+    #[inline(always)]
+    fn put_new(&mut self, (task, token): (u32, u32), buffer: u32, view: &View, role: Role) {
+        let record = self.records.add((task, token), buffer, view, role);
+        self.tokens[token].record = record;
+        let index = self.buffers[buffer].index(role);
+        index.insert(record, &mut self.nodes, &mut self.records);
+    }
+
+    /// Gives up the records that a chain of tokens stands for.
     #[inline]
     pub(crate) fn retire(&mut self, mut chain: u32) {
         while chain != NONE {
-            let next = self.records[chain].chain;
-            self.give_up(chain);
+            let next = self.tokens[chain].next;
+            if let Some(record) = self.record_of(chain) {
+                self.give_up(record);
+            }
+            self.tokens.remove(chain);
             chain = next;
         }
     }
@@ -152,16 +168,18 @@ impl Ledger {
     /// Notes that a task uses a block of the heap until it ends.
     pub(crate) fn hold(&mut self, slot: u32, task: TaskId, chain: &mut u32, block: BlockId) {
         self.heap.hold(block, task);
-        *chain = self.records.add_holder(slot, block, *chain);
+        *chain = self.tokens.add(*chain);
+        self.tokens[*chain].record = self.records.add_holder((slot, *chain), block);
     }
 
     /// Whether a chain holds the block.
     pub(crate) fn holds(&self, mut chain: u32, block: BlockId) -> bool {
         while chain != NONE {
-            if self.records[chain].role == Role::Holder && self.records.held(chain) == block {
+            let record = self.record_of(chain);
+            if record.is_some_and(|at| self.is_holder(at) && self.records.held(at) == block) {
                 return true;
             }
-            chain = self.records[chain].chain;
+            chain = self.tokens[chain].next;
         }
         false
     }
@@ -172,11 +190,14 @@ impl Ledger {
     pub(crate) fn release_blocks(&mut self, mut chain: u32) -> u32 {
         let mut kept = NONE;
         while chain != NONE {
-            let next = self.records[chain].chain;
-            if self.records[chain].role == Role::Holder {
-                self.give_up(chain);
+            let next = self.tokens[chain].next;
+            if let Some(record) = self.record_of(chain)
+                && self.is_holder(record)
+            {
+                self.give_up(record);
+                self.tokens.remove(chain);
             } else {
-                self.records[chain].chain = kept;
+                self.tokens[chain].next = kept;
                 kept = chain;
             }
             chain = next;
@@ -184,89 +205,135 @@ impl Ledger {
         kept
     }
 
-    /// Number of records, those that were taken over included.
+    /// Number of accesses of live tasks, those whose records were taken over included.
     pub(crate) fn n_records(&self) -> usize {
-        self.records.len()
+        self.tokens.len()
+    }
+
+    /// The record that a token stands for, unless that was taken over.
+    #[inline]
+    fn record_of(&self, token: u32) -> Option<u32> {
+        let record = self.tokens[token].record;
+        (record != NONE && self.records[record].owner == token).then_some(record)
+    }
+
+    fn is_holder(&self, record: u32) -> bool {
+        self.records[record].role == Role::Holder
     }
 
     /// Reports the task of every writer that really meets the view.
     #[inline]
     fn search(&mut self, buffer: u32, view: &View, mut found: impl FnMut(u32)) {
         let writers = &self.buffers[buffer].writers;
-        let Some((list, len)) = writers.list() else {
-            self.hits.clear();
-            writers.find(view, &self.nodes, &self.records, &mut self.hits);
-            let tasks = self.hits.iter().map(|hit| self.records[hit.record].task);
-            return tasks.for_each(found);
-        };
-        for &record in &list[..len] {
-            if self.records.meets(record, view) {
-                found(self.records[record].task);
+        if let Some((list, len)) = writers.list() {
+            for &record in &list[..len] {
+                if self.records.meets(record, view) {
+                    found(self.records[record].task);
+                }
             }
+        } else if let Some(sole) = writers.sole(buffer, view, &self.nodes, &self.records) {
+            found(self.records[sole].task);
+        } else {
+            self.find_in_tree(buffer, Role::Writer, view);
+            self.hits
+                .iter()
+                .for_each(|&record| found(self.records[record].task));
         }
     }
 
-    /// Reports the tasks of a role that a write meets, and takes their bytes. Says whether `new`, the
-    /// record of the write, was put in the place of one with the same bytes.
+    /// Fills `hits` with the records that really meet the view.
+    #[inline(never)]
+    fn find_in_tree(&mut self, buffer: u32, role: Role, view: &View) {
+        self.hits.clear();
+        let index = self.buffers[buffer].index(role);
+        index.find(view, &self.nodes, &self.records, &mut self.hits);
+    }
+
+    /// Reports the tasks of the writers that a write meets, and takes their bytes. Says whether one of them had the same
+    /// bytes: its record is now that of the new one, a task and its token.
     #[inline]
-    fn overwrite(
+    fn write_over(
         &mut self,
         buffer: u32,
-        role: Role,
         view: &View,
-        new: u32,
+        new: (u32, u32),
         mut found: impl FnMut(u32),
     ) -> bool {
-        let mut is_placed = false;
-        let index = self.buffers[buffer].index(role);
-        let Some((list, len)) = index.list() else {
-            self.hits.clear();
-            index.find(view, &self.nodes, &self.records, &mut self.hits);
-            for at in 0..self.hits.len() {
-                let hit = self.hits[at];
-                found(self.records[hit.record].task);
-                is_placed |= self.take_over(buffer, role, view, hit, new, is_placed);
+        let writers = &self.buffers[buffer].writers;
+        let mut is_known = false;
+        if let Some((list, len)) = writers.list() {
+            for &record in &list[..len] {
+                if self.records.meets(record, view) {
+                    found(self.records[record].task);
+                    is_known = self.take_writer(record, view, new, is_known);
+                }
             }
-            return is_placed;
-        };
-        for (at, &record) in (0..).zip(&list[..len]) {
-            if self.records.meets(record, view) {
+        } else if let Some(sole) = writers.sole(buffer, view, &self.nodes, &self.records) {
+            found(self.records[sole].task);
+            self.hand_over(sole, new);
+            is_known = true;
+        } else {
+            self.find_in_tree(buffer, Role::Writer, view);
+            for at in 0..self.hits.len() {
+                let record = self.hits[at];
                 found(self.records[record].task);
-                let hit = Hit::in_list(record, at);
-                is_placed |= self.take_over(buffer, role, view, hit, new, is_placed);
+                is_known = self.take_writer(record, view, new, is_known);
             }
         }
-        is_placed
+        is_known
     }
 
-    /// Takes the bytes of `view` from a record that meets it. The first one with the same bytes leaves its place to
-    /// `new`, and that is what is said.
+    /// Takes the bytes of `view` from a writer that meets it, or the whole record for the new one, unless that `is_known`
+    /// already; whether it is after that.
     #[inline]
-    fn take_over(
-        &mut self,
-        buffer: u32,
-        role: Role,
-        view: &View,
-        hit: Hit,
-        new: u32,
-        is_placed: bool,
-    ) -> bool {
-        if is_placed || new == NONE || !self.records.is_exactly(hit.record, view) {
-            self.take(hit.record, view);
-            return false;
+    fn take_writer(&mut self, record: u32, view: &View, new: (u32, u32), is_known: bool) -> bool {
+        if !is_known && self.records.is_exactly(record, view) {
+            self.hand_over(record, new);
+            return true;
         }
-        let index = self.buffers[buffer].index(role);
-        index.replace(hit, new, &mut self.nodes, &mut self.records);
-        self.records[hit.record].role = Role::TakenOver;
-        true
+        self.take(record, view);
+        is_known
+    }
+
+    /// Gives a record to another token, that of a later task.
+    #[inline]
+    fn hand_over(&mut self, at: u32, (task, token): (u32, u32)) {
+        let record = &mut self.records[at];
+        (record.task, record.owner) = (task, token);
+        self.tokens[token].record = at;
+    }
+
+    /// Reports the tasks of the readers that a write meets, and takes their bytes.
+    #[inline]
+    fn take_from_readers(&mut self, buffer: u32, view: &View, mut found: impl FnMut(u32)) {
+        let readers = &self.buffers[buffer].readers;
+        if let Some((list, len)) = readers.list() {
+            for &record in &list[..len] {
+                if self.records.meets(record, view) {
+                    found(self.records[record].task);
+                    self.take(record, view);
+                }
+            }
+            return;
+        }
+        self.find_in_tree(buffer, Role::Reader, view);
+        for at in 0..self.hits.len() {
+            let record = self.hits[at];
+            found(self.records[record].task);
+            self.take(record, view);
+        }
     }
 
     /// Takes the bytes of `view` from a record that meets it.
+    #[inline(never)]
     fn take(&mut self, at: u32, view: &View) {
         if self.records.is_covered(at, view) {
-            self.unlink(at);
+            self.give_up(at);
         } else if view.is_dense() && self.records.is_dense(at) {
             self.cut(at, view);
+        } else {
+            let (buffer, role) = (self.records[at].buffer, self.records[at].role);
+            self.buffers[buffer].index(role).note_meeting();
         }
     }
 
@@ -276,7 +343,6 @@ impl Ledger {
         let whole = self.records[at];
         self.unlink(at);
         let record = &mut self.records[at];
-        record.role = whole.role;
         if view.lo() <= whole.lo {
             record.lo = view.hi();
             return self.put(at);
@@ -285,11 +351,20 @@ impl Ledger {
         self.put(at);
         if view.hi() < whole.hi {
             let behind = View::dense(view.hi(), whole.hi);
-            let (task, buffer, role) = (whole.task, whole.buffer, whole.role);
-            let rest = self.records.add(task, buffer, &behind, role, whole.chain);
-            self.records[at].chain = rest;
-            self.put(rest);
+            let token = self.tokens.add(self.tokens[whole.owner].next);
+            self.tokens[whole.owner].next = token;
+            self.put_new((whole.task, token), whole.buffer, &behind, whole.role);
         }
+    }
+
+    /// Forgets a record.
+    #[inline]
+    fn give_up(&mut self, at: u32) {
+        match self.records[at].role {
+            Role::Reader | Role::Writer => self.unlink(at),
+            Role::Holder => self.heap.release(self.records.held(at)),
+        }
+        self.records.remove(at);
     }
 
     /// Puts a record on the index of its buffer and role.
@@ -299,27 +374,12 @@ impl Ledger {
         index.insert(at, &mut self.nodes, &mut self.records);
     }
 
-    /// Takes a record off its index and forgets it.
-    #[inline]
-    fn give_up(&mut self, at: u32) {
-        let (buffer, role) = (self.records[at].buffer, self.records[at].role);
-        match role {
-            Role::Reader | Role::Writer => {
-                let index = self.buffers[buffer].index(role);
-                index.remove(at, &mut self.nodes, &mut self.records);
-            }
-            Role::Holder => self.heap.release(self.records.held(at)),
-            Role::TakenOver => {}
-        }
-        self.records.remove(at);
-    }
-
     /// Takes a record off its index.
+    #[inline]
     fn unlink(&mut self, at: u32) {
         let (buffer, role) = (self.records[at].buffer, self.records[at].role);
         let index = self.buffers[buffer].index(role);
         index.remove(at, &mut self.nodes, &mut self.records);
-        self.records[at].role = Role::TakenOver;
     }
 }
 

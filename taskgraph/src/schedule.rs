@@ -324,7 +324,7 @@ impl Scheduler {
     }
 
     /// Counts the end of a task, or of one member of a group.
-    #[inline]
+    #[inline(always)]
     fn member_ended(&mut self, in_flight: InFlight, failure: Option<Failure>) {
         let index = in_flight.slot;
         let end = match self.arena[index].place.kind() {
@@ -341,7 +341,7 @@ impl Scheduler {
     }
 
     /// The task has ended well: its successors are released and its slot is given back.
-    #[inline]
+    #[inline(always)]
     fn complete(&mut self, index: u32) {
         let slot = &mut self.arena[index];
         slot.step(Step::Complete);

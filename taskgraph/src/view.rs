@@ -149,9 +149,27 @@ impl View {
         self.is_dense() || self.covers_on_one_lattice(other)
     }
 
-    /// Whether both are the same bytes, as far as that is known.
-    pub(crate) fn is_same_set(&self, other: &View) -> bool {
-        self == other && !self.is_bounding
+    /// Whether both are the same bytes when one is moved, as far as that is known.
+    pub(crate) fn is_same_set_moved(&self, other: &View) -> bool {
+        self.is_moved(other) && !self.is_bounding
+    }
+
+    /// Whether one is the other, moved.
+    pub(crate) fn is_moved(&self, other: &View) -> bool {
+        let length = |view: &View| view.hi - view.lo;
+        length(self) == length(other)
+            && (self.run, self.n_dims, self.is_bounding)
+                == (other.run, other.n_dims, other.is_bounding)
+            && self.dims() == other.dims()
+    }
+
+    /// The same view with another first byte.
+    pub(crate) fn moved_to(&self, lo: u64) -> View {
+        View {
+            lo,
+            hi: lo + (self.hi - self.lo),
+            ..*self
+        }
     }
 
     /// Containment per dimension: every stride of the other is a multiple of one of ours, or stays inside

@@ -65,14 +65,14 @@ impl Buffer {
         match role {
             Role::Reader => &mut self.readers,
             Role::Writer => &mut self.writers,
-            Role::TakenOver | Role::Holder => unreachable!("such a record is on no index"),
+            Role::Holder => unreachable!("such a record is on no index"),
         }
     }
 }
 
 impl Buffers {
     /// The number of a buffer that is about to get a record. Without one it may be forgotten when the next is entered.
-    #[inline]
+    #[inline(always)]
     pub(super) fn enter(&mut self, id: &BufferId) -> u32 {
         let hash = id.hash();
         let (tag, mask) = ((hash >> 32) as u32, self.table.len() - 1);
@@ -113,6 +113,7 @@ impl Buffers {
     }
 
     /// Adds a buffer that is not in the table.
+    #[inline(never)]
     fn add(&mut self, id: &BufferId, hash: u64) -> u32 {
         if self.n_known() == self.room() {
             self.make_room();

@@ -15,10 +15,14 @@
 //! column, then by the first byte. Views cut along that period are found as fast as runs; for others the
 //! columns are "all", and the exact test decides at the leaf.
 //!
+//! **Known tiles.** Writers in trees are found by exactly their bytes, too, without a search ([`Exact`]); that is all
+//! there is to find while no two of them share a byte, which the index keeps account of.
+//!
 //! Boxes may be too large, never too small: an edge is decided by the exact test of the views.
 
 use super::NONE;
-use super::records::{Bounds, Key, Records};
+use super::exact::Exact;
+use super::records::{Bounds, Key, Records, Role};
 use crate::view::View;
 
 /// Records that need no tree.
@@ -34,7 +38,7 @@ const TREE: u32 = 1 << 31;
 pub(super) struct Index {
     /// How many records, and [`TREE`].
     len: u32,
-    /// The records of a list; the root and the period of a tree.
+    /// The records of a list; of a tree the root, the period, and whether two writers on it may have met.
     few: [u32; FEW],
 }
 
@@ -43,24 +47,6 @@ struct Entry {
     bounds: Bounds,
     /// A record in a leaf, a node elsewhere.
     to: u32,
-}
-
-/// A record that a search found, and where.
-#[derive(Clone, Copy)]
-pub(super) struct Hit {
-    pub(super) record: u32,
-    /// The leaf, or [`NONE`] in a list.
-    leaf: u32,
-    /// Where in the leaf or the list it stood.
-    at: u32,
-}
-
-impl Hit {
-    /// A record that stands in a list, at this place.
-    pub(super) fn in_list(record: u32, at: u32) -> Hit {
-        let leaf = NONE;
-        Hit { record, leaf, at }
-    }
 }
 
 pub(super) struct Node {
@@ -73,11 +59,12 @@ pub(super) struct Node {
     entries: [Entry; WIDTH],
 }
 
-/// The nodes of all trees.
+/// The nodes of all trees, and the writers that stand in them.
 #[derive(Default)]
 pub(super) struct Nodes {
     all: Vec<Node>,
     free: Vec<u32>,
+    pub(super) exact: Exact,
 }
 
 impl Index {
@@ -103,19 +90,40 @@ impl Index {
         (self.len & TREE != 0).then_some((self.few[0], self.few[1]))
     }
 
+    /// The one writer of a tree that meets a view of this buffer, when it has exactly the same bytes. `None` where that
+    /// is not plain to see.
+    #[inline]
+    pub(super) fn sole(
+        &self,
+        buffer: u32,
+        view: &View,
+        nodes: &Nodes,
+        records: &Records,
+    ) -> Option<u32> {
+        let may_meet = self.few[2] != 0;
+        if may_meet {
+            return None;
+        }
+        nodes.exact.find(buffer, view, records)
+    }
+
+    /// A write took only a part of a writer's bytes from it, and that does not show in the writer's record.
+    #[inline]
+    pub(super) fn note_meeting(&mut self) {
+        if self.tree().is_some() {
+            self.few[2] = 1;
+        }
+    }
+
     /// Appends the records that really meet `view`.
     #[inline]
-    pub(super) fn find(&self, view: &View, nodes: &Nodes, records: &Records, hits: &mut Vec<Hit>) {
+    pub(super) fn find(&self, view: &View, nodes: &Nodes, records: &Records, hits: &mut Vec<u32>) {
         let Some((root, period)) = self.tree() else {
-            for (at, &record) in (0..).zip(&self.few[..self.len as usize]) {
-                if records.meets(record, view) {
-                    hits.push(Hit::in_list(record, at));
-                }
-            }
-            return;
+            let list = self.few[..self.len as usize].iter().copied();
+            return hits.extend(list.filter(|&record| records.meets(record, view)));
         };
         nodes.find(root, &Bounds::of(view, period), hits);
-        hits.retain(|hit| records.meets(hit.record, view));
+        hits.retain(|&record| records.meets(record, view));
     }
 
     #[inline]
@@ -137,6 +145,20 @@ impl Index {
             self.few.swap(at.expect("the record is on this index"), len);
             return;
         };
+        self.remove_from_tree(record, root, period, nodes, records);
+    }
+
+    fn remove_from_tree(
+        &mut self,
+        record: u32,
+        root: u32,
+        period: u32,
+        nodes: &mut Nodes,
+        records: &mut Records,
+    ) {
+        if records[record].role == Role::Writer {
+            nodes.exact.remove(record, records);
+        }
         let leaf = records[record].leaf;
         let key = records.bounds(record, period).key();
         let at = nodes[leaf].position_of(record, key);
@@ -146,37 +168,13 @@ impl Index {
         }
     }
 
-    /// Puts `new`, which has the same bytes, in the place of a record that was found. Others may have left the index
-    /// since.
-    #[inline]
-    pub(super) fn replace(&mut self, hit: Hit, new: u32, nodes: &mut Nodes, records: &mut Records) {
-        if self.tree().is_none() {
-            let few = match self.few.get_mut(hit.at as usize) {
-                Some(few) if hit.leaf == NONE && *few == hit.record => few,
-                _ => {
-                    let few = self.few.iter_mut().find(|few| **few == hit.record);
-                    few.expect("the record is on this index")
-                }
-            };
-            *few = new;
-            return;
-        }
-        let leaf = records[hit.record].leaf;
-        let node = &mut nodes[leaf];
-        let at = match node.entries().get(hit.at as usize) {
-            Some(entry) if hit.leaf == leaf && entry.to == hit.record => hit.at as usize,
-            _ => node.position(hit.record),
-        };
-        node.entries[at].to = new;
-        records[new].leaf = leaf;
-    }
-
     /// Adds a record that is counted already, and makes the tree first where this is a list.
     fn insert_in_tree(&mut self, record: u32, nodes: &mut Nodes, records: &mut Records) {
         if self.tree().is_none() {
             let few = self.few;
             self.len |= TREE;
-            (self.few[0], self.few[1]) = (nodes.add(true), 0);
+            let may_meet = records[record].role == Role::Writer && any_meet(&few, record, records);
+            self.few = [nodes.add(true), 0, u32::from(may_meet), 0];
             for few in few {
                 self.insert_in_tree(few, nodes, records);
             }
@@ -186,6 +184,9 @@ impl Index {
         {
             self.few[1] = period;
             self.rebuild(nodes, records);
+        }
+        if records[record].role == Role::Writer {
+            nodes.exact.insert(record, records);
         }
         self.insert_entry(record, nodes, records);
     }
@@ -205,6 +206,16 @@ impl Index {
             self.insert_entry(record, nodes, records);
         }
     }
+}
+
+/// Whether two of the records of a list, or one of them and a new one, may have a byte in common.
+fn any_meet(few: &[u32; FEW], new: u32, records: &Records) -> bool {
+    let meets_earlier = |at: usize, record: u32| {
+        let view = records.view(record);
+        few[..at].iter().any(|&other| records.meets(other, &view))
+    };
+    let mut all = few.iter().enumerate();
+    all.any(|(at, &record)| meets_earlier(at, record)) || meets_earlier(FEW, new)
 }
 
 impl Node {
@@ -278,6 +289,7 @@ impl Nodes {
     pub(super) fn clear(&mut self) {
         self.all.clear();
         self.free.clear();
+        self.exact.clear();
     }
 
     /// Number of nodes in use.
@@ -305,7 +317,7 @@ impl Nodes {
         self.all.len() as u32 - 1
     }
 
-    fn find(&self, index: u32, wanted: &Bounds, hits: &mut Vec<Hit>) {
+    fn find(&self, index: u32, wanted: &Bounds, hits: &mut Vec<u32>) {
         let node = &self[index];
         let (end_key, first_key) = (wanted.end_key(), wanted.first_key());
         let end = node.keys().partition_point(|key| *key < end_key);
@@ -317,14 +329,12 @@ impl Nodes {
         } else {
             0
         };
-        for (at, entry) in entries.iter().enumerate().skip(start) {
+        for entry in &entries[start..] {
             if !entry.bounds.meets(wanted) {
                 continue;
             }
             if node.is_leaf {
-                let (record, at) = (entry.to, at as u32);
-                let leaf = index;
-                hits.push(Hit { record, leaf, at });
+                hits.push(entry.to);
             } else {
                 self.find(entry.to, wanted, hits);
             }

@@ -1,6 +1,7 @@
 //! The records of live accesses: one pool for all buffers.
 
 use super::NONE;
+use super::shapes::Shapes;
 use crate::heap::BlockId;
 use crate::view::View;
 
@@ -9,8 +10,6 @@ use crate::view::View;
 pub(super) enum Role {
     Reader,
     Writer,
-    /// All its bytes were overwritten by a later task; on no index.
-    TakenOver,
     /// No access at all: the task holds a block of the heap.
     Holder,
 }
@@ -21,13 +20,13 @@ pub(super) struct Record {
     pub(super) lo: u64,
     pub(super) hi: u64,
     pub(super) task: u32,
+    /// The token of that task that stands for it. Another token that leads here stands for nothing.
+    pub(super) owner: u32,
     pub(super) buffer: u32,
-    /// Number of the view, for one that is more than the run from `lo` to `hi`.
-    view: u32,
-    /// The tree leaf that holds it, when its index is a tree.
+    /// The shape of a view that is more than the run from `lo` to `hi`.
+    shape: u32,
+    /// The tree leaf that holds it, when its index is a tree; of a record that nobody uses, the next such one.
     pub(super) leaf: u32,
-    /// Next record of the same task; of a record that nobody uses, the next such one.
-    pub(super) chain: u32,
     pub(super) role: Role,
 }
 
@@ -52,8 +51,18 @@ impl Key {
 }
 
 impl Bounds {
+    #[inline]
     pub(super) fn of(view: &View, period: u32) -> Bounds {
-        let (lo, hi) = (view.lo(), view.hi());
+        let width = match period {
+            0 => 0,
+            _ => view.width(u64::from(period)),
+        };
+        Bounds::between(view.lo(), view.hi(), width, period)
+    }
+
+    /// The box around what lies between `lo` and `hi` and is so wide in a buffer cut into rows.
+    #[inline]
+    fn between(lo: u64, hi: u64, width: u64, period: u32) -> Bounds {
         let all = Bounds {
             lo,
             hi,
@@ -63,7 +72,7 @@ impl Bounds {
         if period == 0 {
             return all;
         }
-        let (first, width) = (lo % u64::from(period), view.width(u64::from(period)));
+        let first = lo % u64::from(period);
         if first + width > u64::from(period) {
             return all;
         }
@@ -122,8 +131,7 @@ pub(super) struct Records {
     /// First of the records that nobody uses, the one that was given up last: what it takes is in the cache.
     free: u32,
     n_free: usize,
-    views: Vec<View>,
-    free_views: Vec<u32>,
+    shapes: Shapes,
 }
 
 impl Default for Records {
@@ -132,8 +140,7 @@ impl Default for Records {
             all: Vec::new(),
             free: NONE,
             n_free: 0,
-            views: Vec::new(),
-            free_views: Vec::new(),
+            shapes: Shapes::default(),
         }
     }
 }
@@ -143,38 +150,36 @@ impl Records {
     pub(super) fn clear(&mut self) {
         self.all.clear();
         (self.free, self.n_free) = (NONE, 0);
-        self.views.clear();
-        self.free_views.clear();
+        self.shapes.clear();
     }
 
+    /// A record of a task's access, for which this token of the task stands.
     #[inline]
     pub(super) fn add(
         &mut self,
-        task: u32,
+        (task, owner): (u32, u32),
         buffer: u32,
         view: &View,
         role: Role,
-        chain: u32,
     ) -> u32 {
         let (lo, hi) = (view.lo(), view.hi());
-        let view = if view.is_dense() {
-            NONE
-        } else {
-            self.add_view(view)
+        let shape = match view.is_dense() {
+            true => NONE,
+            false => self.shapes.add(view),
         };
         let record = Record {
             lo,
             hi,
             task,
+            owner,
             buffer,
-            view,
+            shape,
             leaf: NONE,
-            chain,
             role,
         };
         let index = self.free;
         if let Some(free) = self.all.get_mut(index as usize) {
-            (self.free, self.n_free) = (free.chain, self.n_free - 1);
+            (self.free, self.n_free) = (free.leaf, self.n_free - 1);
             *free = record;
             return index;
         }
@@ -183,8 +188,8 @@ impl Records {
     }
 
     /// A record that a task holds a block; it stands on no index.
-    pub(super) fn add_holder(&mut self, task: u32, block: BlockId, chain: u32) -> u32 {
-        let at = self.add(task, NONE, &View::dense(0, 0), Role::Holder, chain);
+    pub(super) fn add_holder(&mut self, whose: (u32, u32), block: BlockId) -> u32 {
+        let at = self.add(whose, NONE, &View::dense(0, 0), Role::Holder);
         self[at].lo = u64::from(block.generation);
         self[at].hi = u64::from(block.ring);
         at
@@ -199,64 +204,62 @@ impl Records {
         }
     }
 
+    /// The record is no more: whatever token leads to it stands for nothing.
     #[inline]
     pub(super) fn remove(&mut self, index: u32) {
         let record = &mut self.all[index as usize];
-        if record.view != NONE {
-            self.free_views.push(record.view);
+        if record.shape != NONE {
+            self.shapes.remove(record.shape);
         }
-        record.chain = self.free;
+        (record.owner, record.leaf) = (NONE, self.free);
         (self.free, self.n_free) = (index, self.n_free + 1);
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.all.len() - self.n_free
     }
 
     #[cfg(test)]
-    pub(super) fn n_views(&self) -> usize {
-        self.views.len() - self.free_views.len()
+    pub(super) fn n_shapes(&self) -> usize {
+        self.shapes.len()
     }
 
     /// The bytes of a record.
     pub(super) fn view(&self, at: u32) -> View {
         let Record { lo, hi, .. } = self[at];
         self.strided(at)
-            .copied()
-            .unwrap_or_else(|| View::dense(lo, hi))
+            .map_or_else(|| View::dense(lo, hi), |shape| shape.moved_to(lo))
     }
 
-    /// The view of a record that is not one run.
+    /// The view of a record that is not one run, moved to byte 0.
     #[inline]
     pub(super) fn strided(&self, at: u32) -> Option<&View> {
-        self.views.get(self[at].view as usize)
+        self.shapes.get(self[at].shape)
     }
 
     /// Whether the record is one run.
     #[inline]
     pub(super) fn is_dense(&self, at: u32) -> bool {
-        self[at].view == NONE
+        self[at].shape == NONE
     }
 
     /// The box around a record.
     pub(super) fn bounds(&self, at: u32, period: u32) -> Bounds {
-        if period == 0 {
-            let Record { lo, hi, .. } = self[at];
-            return Bounds {
-                lo,
-                hi,
-                column_lo: 0,
-                column_hi: 1,
-            };
-        }
-        Bounds::of(&self.view(at), period)
+        let Record { lo, hi, .. } = self[at];
+        let width = match self.strided(at) {
+            Some(shape) if period > 0 => shape.width(u64::from(period)),
+            _ => hi - lo,
+        };
+        Bounds::between(lo, hi, width, period)
     }
 
     /// Whether the bytes of the record and of the view have one in common.
+    #[inline]
     pub(super) fn meets(&self, at: u32, view: &View) -> bool {
         let record = &self[at];
         let is_near = record.lo < view.hi() && view.lo() < record.hi;
-        is_near && (record.view == NONE && view.is_dense() || self.really_meets(at, view))
+        is_near && (record.shape == NONE && view.is_dense() || self.really_meets(at, view))
     }
 
     #[cold]
@@ -280,29 +283,22 @@ impl Records {
         is_same_range
             && match self.strided(at) {
                 None => view.is_dense(),
-                Some(strided) => view.is_same_set(strided),
+                Some(shape) => view.is_same_set_moved(shape),
             }
-    }
-
-    fn add_view(&mut self, view: &View) -> u32 {
-        if let Some(index) = self.free_views.pop() {
-            self.views[index as usize] = *view;
-            return index;
-        }
-        self.views.push(*view);
-        self.views.len() as u32 - 1
     }
 }
 
 impl std::ops::Index<u32> for Records {
     type Output = Record;
 
+    #[inline]
     fn index(&self, index: u32) -> &Record {
         &self.all[index as usize]
     }
 }
 
 impl std::ops::IndexMut<u32> for Records {
+    #[inline]
     fn index_mut(&mut self, index: u32) -> &mut Record {
         &mut self.all[index as usize]
     }

@@ -149,5 +149,5 @@ fn strided_tiles_are_told_apart_and_taken_over_whole() {
     assert_eq!(tasks.task(&[(columns(2, 6), Input)]), [(2, Data)]);
     assert_eq!(tasks.task(&[(x, Output)]), [(2, Order), (3, Order)]);
     (0..5).for_each(|task| tasks.retire(task));
-    assert_eq!(tasks.ledger.records.n_views(), 0);
+    assert_eq!(tasks.ledger.records.n_shapes(), 0);
 }

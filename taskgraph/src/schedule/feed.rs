@@ -59,7 +59,7 @@ impl Scheduler {
     }
 
     /// A ready task of the active run goes in line, or fails when nobody is left to take it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn enqueue(&mut self, slot: u32) {
         let Kind::Line(line) = self.arena[slot].place.kind() else {
             return self.enqueue_several(slot);
@@ -74,6 +74,7 @@ impl Scheduler {
     }
 
     /// As [`enqueue`](Scheduler::enqueue), for what is more than one dispatch.
+    #[inline(never)]
     fn enqueue_several(&mut self, slot: u32) {
         match self.arena[slot].place.kind() {
             Kind::Line(_) => unreachable!("the caller puts it in line"),
@@ -194,7 +195,7 @@ impl Scheduler {
         self.outbox.pop_front()
     }
 
-    #[inline]
+    #[inline(always)]
     fn dispatch(&mut self, slot: u32, worker: WorkerId, member: u32) -> Dispatch {
         let (dispatch, staged) = self.workers.send(worker, slot, member);
         let (run, task) = (self.runs.id(self.arena[slot].run), self.arena.id(slot));

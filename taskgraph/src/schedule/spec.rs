@@ -80,6 +80,7 @@ impl<'a> TaskSpec<'a> {
     }
 
     /// With these arguments.
+    #[inline]
     pub fn args(self, args: &'a TaskArgs) -> TaskSpec<'a> {
         TaskSpec {
             accesses: args.accesses(),

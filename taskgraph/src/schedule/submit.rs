@@ -29,12 +29,14 @@ impl Scheduler {
         if let Kind::Group(group) = place.kind() {
             self.groups[group].slot = slot;
         }
-        self.record_task(slot, &spec.placement);
+        if self.runs.of_task(run.into()).recording.is_some() {
+            self.record_task(slot, &spec.placement);
+        }
         Ok(self.order(slot, spec.accesses.iter(), None, spec.after, spec.inference))
     }
 
     /// A slot for a task that was checked.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_slot(&mut self, run: RunId, place: Place) -> u32 {
         self.n_submitted += 1;
         let short = ShortRun::from(run);
@@ -114,7 +116,7 @@ impl Scheduler {
         }
     }
 
-    #[inline]
+    #[cold]
     fn record_task(&mut self, slot: u32, placement: &Placement<'_>) {
         let (task, subs) = (self.arena.id(slot), self.workers.subs);
         if let Some(recording) = &mut self.runs.of_task(self.arena[slot].run).recording {

@@ -31,7 +31,7 @@ impl Table {
     fn enter(&mut self, number: u64) -> (u32, u32) {
         let buffer = self.buffers.enter(&id(number));
         let view = View::dense(0, 8);
-        let record = self.records.add(0, buffer, &view, Role::Writer, NONE);
+        let record = self.records.add((0, NONE), buffer, &view, Role::Writer);
         let index = self.buffers[buffer].index(Role::Writer);
         index.insert(record, &mut self.nodes, &mut self.records);
         (buffer, record)

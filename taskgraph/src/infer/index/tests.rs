@@ -1,4 +1,4 @@
-//! The index against a plain list, through random insertions, removals and replacements.
+//! The index against a plain list, through random insertions and removals.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,6 @@ enum Op {
     Insert(View),
     /// The record at this place among the live ones, wrapped round.
     Remove(usize),
-    Replace(usize),
     Find(View),
 }
 
@@ -39,7 +38,6 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         5 => view().prop_map(Op::Insert),
         3 => any::<usize>().prop_map(Op::Remove),
-        1 => any::<usize>().prop_map(Op::Replace),
         1 => view().prop_map(Op::Find),
     ]
 }
@@ -64,7 +62,7 @@ impl Pair {
     }
 
     fn insert(&mut self, view: &View) {
-        let record = self.records.add(0, 0, view, Role::Writer, NONE);
+        let record = self.records.add((0, NONE), 0, view, Role::Writer);
         self.index
             .insert(record, &mut self.nodes, &mut self.records);
         self.list.push(record);
@@ -77,25 +75,10 @@ impl Pair {
         self.records.remove(record);
     }
 
-    fn replace(&mut self, at: usize) {
-        let view = self.records.view(self.list[at]);
-        let new = self.records.add(0, 0, &view, Role::Writer, NONE);
-        let old = std::mem::replace(&mut self.list[at], new);
-        let mut hits = Vec::new();
-        self.index
-            .find(&view, &self.nodes, &self.records, &mut hits);
-        let hit = hits.iter().find(|hit| hit.record == old);
-        let hit = *hit.expect("it meets itself");
-        self.index
-            .replace(hit, new, &mut self.nodes, &mut self.records);
-        self.records.remove(old);
-    }
-
     /// What the index finds, and what the list holds.
     fn find(&self, view: &View) -> (Vec<u32>, Vec<u32>) {
         let mut hits = Vec::new();
         self.index.find(view, &self.nodes, &self.records, &mut hits);
-        let mut hits: Vec<_> = hits.iter().map(|hit: &Hit| hit.record).collect();
         hits.sort_unstable();
         let meets = |record: &u32| self.records.meets(*record, view);
         let mut expected: Vec<_> = self.list.iter().copied().filter(meets).collect();
@@ -108,16 +91,24 @@ impl Pair {
         match op {
             Op::Insert(view) => self.insert(view),
             Op::Remove(at) if n > 0 => self.remove(at % n),
-            Op::Replace(at) if n > 0 => self.replace(at % n),
             _ => {}
         }
     }
 
     fn check_nodes(&self) {
+        let mut n_exact = 0;
         if let Some((root, _)) = self.index.tree() {
             let depth = self.check_node(root, NONE);
             assert!(depth < 8);
+            n_exact = self.list.len();
         }
+        assert_eq!(self.nodes.exact.len(), n_exact, "all writers of a tree");
+    }
+
+    /// The sole writer that meets a view, where the index knows one.
+    fn sole(&self, view: &View) -> Option<u32> {
+        self.index.tree()?;
+        self.index.sole(0, view, &self.nodes, &self.records)
     }
 
     /// The shape of the tree: order, boxes, back pointers, equal depth.
@@ -201,15 +192,47 @@ fn sparse_nodes_are_joined() {
 
 #[test]
 fn a_search_among_columns_meets_few_of_them() {
-    let buffer = BufferId::new(1, 1, 0, BufferKind::Shared);
-    let matrix = Tensor::contiguous(buffer, DType::U8, &[64, 4096], 1 << 20).unwrap();
-    let column = |c: u64| matrix.slice(1, c..c + 1).unwrap().view();
     let mut pair = Pair::new();
     (0..4096).for_each(|c| pair.insert(&column(c)));
     let mut hits = Vec::new();
     let (root, period) = pair.index.tree().unwrap();
     let bounds = Bounds::of(&column(1234), period);
     pair.nodes.find(root, &bounds, &mut hits);
-    let hits: Vec<_> = hits.iter().map(|hit: &Hit| hit.record).collect();
     assert_eq!(hits, [1234]);
+}
+
+fn column(c: u64) -> View {
+    let buffer = BufferId::new(1, 1, 0, BufferKind::Shared);
+    let matrix = Tensor::contiguous(buffer, DType::U8, &[64, 4096], 1 << 20).unwrap();
+    matrix.slice(1, c..c + 1).unwrap().view()
+}
+
+#[test]
+fn a_tile_of_many_that_share_no_byte_is_found_by_its_bytes_alone() {
+    let mut pair = Pair::new();
+    (0..100).for_each(|c| pair.insert(&column(c)));
+    for c in 0..100 {
+        assert_eq!(pair.sole(&column(c)), Some(c as u32));
+    }
+    assert_eq!(pair.sole(&column(100)), None, "no writer has these bytes");
+    assert_eq!(pair.sole(&View::dense(0, 1)), None, "a part of a column");
+    pair.remove(7);
+    assert_eq!(pair.sole(&column(7)), None, "it is gone");
+}
+
+#[test]
+fn no_writer_is_sole_where_two_have_met() {
+    let mut pair = Pair::new();
+    (0..5).for_each(|c| pair.insert(&column(c)));
+    pair.index.note_meeting();
+    assert_eq!(pair.sole(&column(0)), None);
+    // In a list nobody noted it; it shows when the list becomes a tree, wherever the two stand.
+    for meeting in 0..5 {
+        let mut pair = Pair::new();
+        for c in 0..5 {
+            let whole = View::dense(0, 1 << 18);
+            pair.insert(&if c == meeting { whole } else { column(c) });
+        }
+        assert!((0..5).all(|c| pair.sole(&column(c)).is_none()));
+    }
 }

@@ -23,6 +23,12 @@ impl Random {
         self.0 ^= self.0 << 17;
         (self.0 >> 11) % bound
     }
+
+    /// A range inside of `0..len`.
+    fn range(&mut self, len: u64) -> std::ops::Range<u64> {
+        let (a, b) = (self.below(len + 1), self.below(len + 1));
+        a.min(b)..a.max(b)
+    }
 }
 
 /// What happened to one byte: the last writer, and the readers since.
@@ -44,23 +50,45 @@ struct Program {
     n_needless: usize,
 }
 
-fn access(random: &mut Random, strided: bool) -> (usize, Tensor, Tag) {
+/// What the views of a program look like.
+#[derive(Clone, Copy)]
+enum Views {
+    /// Any run of bytes.
+    Intervals,
+    /// Any part of the matrix.
+    Tiles,
+    /// One of the eight tiles of a grid, or, one time in so many, any part of the matrix.
+    Grid { stray: Option<u64> },
+}
+
+/// Rows and columns of a tile of the grid.
+const TILE: [u64; 2] = [4, 2];
+
+impl Views {
+    /// One view of the matrix.
+    fn any(self, random: &mut Random, whole: &Tensor) -> Tensor {
+        let [rows, columns] = match self {
+            Views::Intervals => {
+                let flat = whole.reshape(&[SIDE * SIDE]).unwrap();
+                return flat.slice(0, random.range(SIDE * SIDE)).unwrap();
+            }
+            Views::Grid { stray } if stray.is_none_or(|stray| random.below(stray) > 0) => {
+                TILE.map(|len| {
+                    let first = len * random.below(SIDE / len);
+                    first..first + len
+                })
+            }
+            Views::Tiles | Views::Grid { .. } => [random.range(SIDE), random.range(SIDE)],
+        };
+        whole.slice(0, rows).unwrap().slice(1, columns).unwrap()
+    }
+}
+
+fn access(random: &mut Random, views: Views) -> (usize, Tensor, Tag) {
     let index = random.below(N_BUFFERS as u64) as usize;
     let buffer = BufferId::new(1, index as u64, 0, BufferKind::Shared);
     let whole = Tensor::contiguous(buffer, DType::U8, &[SIDE, SIDE], 64).unwrap();
-    let mut range = |len: u64| {
-        let (a, b) = (random.below(len + 1), random.below(len + 1));
-        a.min(b)..a.max(b)
-    };
-    let tensor = if strided {
-        whole
-            .slice(0, range(SIDE))
-            .unwrap()
-            .slice(1, range(SIDE))
-            .unwrap()
-    } else {
-        whole.reshape(&[64]).unwrap().slice(0, range(64)).unwrap()
-    };
+    let tensor = views.any(random, &whole);
     let tags = [Tag::Input, Tag::Input, Tag::Input, Tag::Output, Tag::InOut];
     (index, tensor, tags[random.below(5) as usize])
 }
@@ -186,12 +214,12 @@ impl Program {
             .retire(std::mem::replace(&mut self.chains[task], NONE));
     }
 
-    fn run(mut self, seed: u64, strided: bool) -> (usize, usize) {
+    fn run(mut self, seed: u64, views: Views) -> (usize, usize) {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let live_max = 1 + random.below(40) as usize;
         for _ in 0..N_TASKS {
             let n = 1 + random.below(3);
-            let accesses: Vec<_> = (0..n).map(|_| access(&mut random, strided)).collect();
+            let accesses: Vec<_> = (0..n).map(|_| access(&mut random, views)).collect();
             self.submit(&without_overlapping_writes(accesses));
             while self.live.len() > live_max {
                 self.retire_one(&mut random);
@@ -201,6 +229,8 @@ impl Program {
             self.retire_one(&mut random);
         }
         assert_eq!(self.ledger.n_records(), 0);
+        assert_eq!(self.ledger.records.len(), 0);
+        assert_eq!(self.ledger.nodes.exact.len(), 0);
         assert_eq!(self.ledger.buffers.n_used(), 0);
         (self.n_edges, self.n_needless)
     }
@@ -221,18 +251,18 @@ fn without_overlapping_writes(accesses: Vec<(usize, Tensor, Tag)>) -> Vec<(usize
     kept
 }
 
-fn run_programs(strided: bool) -> (usize, usize) {
+fn run_programs(views: Views) -> (usize, usize) {
     let n = std::env::var("TASKGRAPH_PROGRAMS")
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(150);
-    let runs = (0..n).map(|seed| Program::new().run(seed, strided));
+    let runs = (0..n).map(|seed| Program::new().run(seed, views));
     runs.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
 }
 
 #[test]
 fn programs_over_intervals_get_exactly_the_edges_that_the_bytes_ask_for() {
-    let (n_edges, n_needless) = run_programs(false);
+    let (n_edges, n_needless) = run_programs(Views::Intervals);
     println!("intervals: {n_edges} edges, {n_needless} needless");
     assert!(n_edges > 1000);
     assert_eq!(n_needless, 0);
@@ -240,7 +270,23 @@ fn programs_over_intervals_get_exactly_the_edges_that_the_bytes_ask_for() {
 
 #[test]
 fn programs_over_tiles_miss_no_edge() {
-    let (n_edges, n_needless) = run_programs(true);
+    let (n_edges, n_needless) = run_programs(Views::Tiles);
     println!("tiles: {n_edges} edges, {n_needless} of them implied by others");
     assert!(n_edges > 1000);
+}
+
+#[test]
+fn programs_over_a_grid_get_exactly_the_edges_that_the_bytes_ask_for() {
+    let (n_edges, n_needless) = run_programs(Views::Grid { stray: None });
+    println!("grid: {n_edges} edges, {n_needless} needless");
+    assert!(n_edges > 1000);
+    assert_eq!(n_needless, 0);
+}
+
+#[test]
+fn programs_that_leave_their_grid_now_and_then_miss_no_edge() {
+    for stray in [4, 40, 400] {
+        let (n_edges, _) = run_programs(Views::Grid { stray: Some(stray) });
+        assert!(n_edges > 1000);
+    }
 }
