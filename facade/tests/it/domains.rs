@@ -412,6 +412,34 @@ pub(crate) fn a_domain_of_a_dead_member_is_gone_and_another_can_be_made() {
     node.close().unwrap();
 }
 
+/// A living member keeps its windows of a dead one's memory until the domain is released; their names are free at once.
+pub(crate) fn memory_of_living_members_comes_and_goes_beside_a_domain_that_lost_one() {
+    let node = builder(3, 0).build().unwrap();
+    node.init().unwrap();
+    let buffers = [named::<f32>("x", 8)];
+    let torn = node
+        .allocate_domain("torn", &[0, 1, 2], 1024, &buffers)
+        .unwrap();
+    kill(node.tree().unwrap().children[1].pid, Signal::SIGKILL);
+    while node.health() == facade::Health::Ready {
+        std::thread::yield_now();
+    }
+    for _ in 0..8 {
+        let memory: Vec<_> = [0, 2]
+            .map(|chip| node.malloc::<f32>(chip, 8).unwrap())
+            .to_vec();
+        let domain = node.allocate_domain("d", &[0, 2], 1024, &buffers).unwrap();
+        domain.release();
+        memory
+            .into_iter()
+            .for_each(|memory| node.free(memory).unwrap());
+    }
+    torn.release();
+    assert!(torn.is_freed());
+    assert_eq!(windows(&node), [0, 0]);
+    node.close().unwrap();
+}
+
 /// Sums over the chips below and hands the sum up: what an orchestration that captured nothing can do.
 fn sum_below(orch: &mut Orchestrator<'_>, list: &Args) -> Result<(), Error> {
     let (collectives, copy) = (orch.collectives()?, orch.chip("copy")?);

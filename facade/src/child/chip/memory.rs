@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use device::{DeviceAddress, DeviceError, Window, WindowSide};
 use hashbrown::HashSet;
-use provenance::{Ask, DevicePtr, Operation, Revoked, Role, Ticket, WorkerRef};
+use provenance::{Ask, DevicePtr, Operation, Revoked, Role, WorkerRef};
 
 use super::Opened;
 use crate::buffer::BufferCore;
@@ -117,14 +117,11 @@ impl Opened {
         if self.named.contains_key(&name) {
             return Err("the name is that of other memory here".to_owned());
         }
-        let ticket = Ticket {
-            worker: owner,
-            entry: name.entry,
-            generation: name.generation,
-        };
+        // In an entry of this table's own: the parent's may be a new name's while the old one's window is still mapped
+        // here, because it showed memory of a member that has died.
         let recorded = match role {
-            Role::Allocation => self.table.record_as(ticket, address.0, bytes),
-            Role::Window => self.table.record_window_as(ticket, address.0, bytes, None),
+            Role::Allocation => self.table.record(owner, address.0, bytes),
+            Role::Window => self.table.record_window(owner, address.0, bytes, None),
         };
         recorded.map_err(|error| chain(&error))
     }
