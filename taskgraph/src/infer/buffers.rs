@@ -31,10 +31,16 @@ struct Bucket {
     buffer: u32,
 }
 
-const EMPTY: Bucket = Bucket {
-    tag: 0,
-    buffer: NONE,
-};
+const EMPTY: Bucket = Bucket::new(0, NONE);
+
+impl Bucket {
+    const fn new(hash: u64, buffer: u32) -> Bucket {
+        Bucket {
+            tag: (hash >> 32) as u32,
+            buffer,
+        }
+    }
+}
 
 /// The table of buffers.
 pub(super) struct Buffers {
@@ -75,14 +81,14 @@ impl Buffers {
     #[inline(always)]
     pub(super) fn enter(&mut self, id: &BufferId) -> u32 {
         let hash = id.hash();
-        let (tag, mask) = ((hash >> 32) as u32, self.table.len() - 1);
+        let (wanted, mask) = (Bucket::new(hash, NONE), self.table.len() - 1);
         let mut at = hash as usize & mask;
         loop {
             let bucket = self.table[at];
             if bucket.buffer == NONE {
-                return self.add(id, hash);
+                return self.add(id, hash, at);
             }
-            if bucket.tag == tag && self.all[bucket.buffer as usize].id == *id {
+            if bucket.tag == wanted.tag && self.all[bucket.buffer as usize].id == *id {
                 return bucket.buffer;
             }
             at = (at + 1) & mask;
@@ -112,40 +118,35 @@ impl Buffers {
         self.all.len() - self.free.len()
     }
 
-    /// Adds a buffer that is not in the table.
+    /// Adds a buffer that is not in the table, in an empty bucket that is the first for it.
     #[inline(never)]
-    fn add(&mut self, id: &BufferId, hash: u64) -> u32 {
+    fn add(&mut self, id: &BufferId, hash: u64, mut bucket: usize) -> u32 {
         if self.n_known() == self.room() {
             self.make_room();
+            bucket = self.first_empty(hash);
         }
         let buffer = Buffer {
             id: *id,
             writers: Index::EMPTY,
             readers: Index::EMPTY,
         };
-        let number = match self.free.pop() {
-            Some(free) => {
-                self.all[free as usize] = buffer;
-                free
-            }
-            None => {
-                self.all.push(buffer);
-                self.all.len() as u32 - 1
-            }
-        };
-        self.put(number, hash);
+        let number = self.free.pop().unwrap_or(self.all.len() as u32);
+        match self.all.get_mut(number as usize) {
+            Some(free) => *free = buffer,
+            None => self.all.push(buffer),
+        }
+        self.table[bucket] = Bucket::new(hash, number);
         number
     }
 
-    /// Puts a buffer that is not in the table into the first empty bucket for it.
-    fn put(&mut self, buffer: u32, hash: u64) {
+    /// The first empty bucket for a buffer with this hash.
+    fn first_empty(&self, hash: u64) -> usize {
         let mask = self.table.len() - 1;
         let mut at = hash as usize & mask;
         while self.table[at].buffer != NONE {
             at = (at + 1) & mask;
         }
-        let tag = (hash >> 32) as u32;
-        self.table[at] = Bucket { tag, buffer };
+        at
     }
 
     /// Makes the table anew without the buffers that have no records, and twice as large when that frees less than
@@ -167,7 +168,8 @@ impl Buffers {
                 self.free.push(number);
             } else {
                 let hash = buffer.id.hash();
-                self.put(number, hash);
+                let bucket = self.first_empty(hash);
+                self.table[bucket] = Bucket::new(hash, number);
             }
         }
     }

@@ -52,12 +52,15 @@ struct Scope {
 #[derive(Debug)]
 pub(super) struct Scopes {
     open: SmallVec<[Scope; 4]>,
+    /// That of the innermost one.
+    inference: Inference,
 }
 
 impl Default for Scopes {
     fn default() -> Scopes {
         Scopes {
             open: SmallVec::from_slice(&[Scope::default()]),
+            inference: Inference::Automatic,
         }
     }
 }
@@ -66,9 +69,25 @@ impl Scopes {
     /// How the innermost scope finds edges.
     #[inline]
     pub(super) fn inference(&self) -> Inference {
-        self.open
+        self.inference
+    }
+
+    fn enter(&mut self, inference: Inference) {
+        self.inference = inference;
+        self.open.push(Scope {
+            newest: None,
+            inference,
+        });
+    }
+
+    /// Leaves the innermost scope, which is not the run itself.
+    fn leave(&mut self) -> Scope {
+        let ended = self.open.pop().unwrap_or_default();
+        self.inference = self
+            .open
             .last()
-            .map_or(Inference::Automatic, |scope| scope.inference)
+            .map_or(Inference::Automatic, |scope| scope.inference);
+        ended
     }
 }
 
@@ -91,10 +110,7 @@ impl Scheduler {
         } else {
             inference
         };
-        scopes.open.push(Scope {
-            newest: None,
-            inference,
-        });
+        scopes.enter(inference);
         Ok(scopes.open.len() - 1)
     }
 
@@ -115,7 +131,7 @@ impl Scheduler {
         if scopes.open.len() < 2 {
             return Err(ScopeError::NotOpen { run });
         }
-        let ended = scopes.open.pop().unwrap_or_default();
+        let ended = scopes.leave();
         self.ledger.heap.leave_scope(ended.newest);
         Ok(())
     }
@@ -194,8 +210,9 @@ impl Scheduler {
 
     /// Tasks of the run name their memory no more.
     pub(super) fn leave_all_scopes(&mut self, run: RunId) {
-        let scopes = std::mem::take(&mut self.runs.of_task(run.into()).scopes.open);
-        for scope in scopes {
+        let scopes = &mut self.runs.of_task(run.into()).scopes;
+        scopes.inference = Inference::Automatic;
+        for scope in scopes.open.drain(..) {
             self.ledger.heap.leave_scope(scope.newest);
         }
     }
