@@ -115,8 +115,8 @@ pub enum Error {
         reason: String,
     },
     /// An orchestration gave an error of its own.
-    #[error("run orchestration: {0}")]
-    Orchestration(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    #[error("run orchestration: {}", crate::control::chain(&**.0))]
+    Orchestration(Arc<dyn std::error::Error + Send + Sync>),
 }
 
 impl fmt::Debug for Error {

@@ -19,12 +19,12 @@ pub enum GraphFileError {
         reason: String,
     },
     /// What is in it cannot be used.
-    #[error("read recorded graphs at `{}`: {source}", path.display())]
+    #[error("read recorded graphs at `{}`: {reason}", path.display())]
     Contents {
         /// The file.
         path: PathBuf,
         /// Why not.
-        source: FileError,
+        reason: FileError,
     },
 }
 

@@ -55,12 +55,12 @@ pub enum BufferError {
     },
     /// A view of it cannot be had as such an array.
     #[cfg(feature = "ndarray")]
-    #[error("look at {buffer} as an array: {source}")]
+    #[error("look at {buffer} as an array: {reason}")]
     Array {
         /// The buffer.
         buffer: BufferId,
         /// Why not.
-        source: super::ArrayError,
+        reason: super::ArrayError,
     },
     /// Somebody uses it.
     #[error(
@@ -87,12 +87,12 @@ pub enum BufferError {
         buffer: BufferId,
     },
     /// There is no room for an intermediate tensor, and no end of a task would make any.
-    #[error("make an intermediate tensor on worker `{worker}`: {source} (`WorkerBuilder::heap`){}", named(blocker.as_ref()))]
+    #[error("make an intermediate tensor on worker `{worker}`: {reason} (`WorkerBuilder::heap`){}", named(blocker.as_ref()))]
     Intermediate {
         /// The worker whose graph it is.
         worker: String,
         /// What was wanted, what is free, and which scope is in the way.
-        source: AllocError,
+        reason: AllocError,
         /// The task in the way, as its callable is called.
         blocker: Option<String>,
     },

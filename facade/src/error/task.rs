@@ -124,27 +124,27 @@ pub enum SubmitError {
         reason: &'static str,
     },
     /// The graph refused it.
-    #[error("submit `{callable}`: {source}")]
+    #[error("submit `{callable}`: {reason}")]
     Graph {
         /// The callable.
         callable: Name,
         /// Why.
-        source: taskgraph::SubmitError,
+        reason: taskgraph::SubmitError,
     },
     /// A scope was not begun.
-    #[error("submit a scope of tasks: {source}")]
+    #[error("submit a scope of tasks: {reason}")]
     Scope {
         /// Why.
-        source: taskgraph::ScopeError,
+        reason: taskgraph::ScopeError,
     },
     /// The body of a graph that is being recorded does what no replay could do. The graph runs eagerly instead; the
     /// body may return this or go on.
-    #[error("record `{callable}`: {source}")]
+    #[error("record `{callable}`: {reason}")]
     NotRecordable {
         /// The callable.
         callable: Name,
         /// Why.
-        source: NotRecordable,
+        reason: NotRecordable,
     },
     /// It is to come after a task of a graph that was recorded, which exists in replays only.
     #[error(
@@ -331,12 +331,12 @@ pub enum ArgError {
     View(TensorError),
     /// It cannot be had as such an array.
     #[cfg(feature = "ndarray")]
-    #[error("take tensor argument {index} as an array: {source}")]
+    #[error("take tensor argument {index} as an array: {reason}")]
     Array {
         /// Position.
         index: usize,
         /// Why not.
-        source: ArrayError,
+        reason: ArrayError,
     },
 }
 
@@ -366,7 +366,7 @@ impl ArrayError {
     pub(crate) fn of_arg(self, index: usize) -> ArgError {
         ArgError::Array {
             index,
-            source: self,
+            reason: self,
         }
     }
 }

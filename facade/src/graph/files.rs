@@ -108,9 +108,9 @@ impl Worker {
         let build = build_id().map_err(failed)?;
         let setting = setting(&self.spec());
         let read =
-            decode_file(&build, &setting, &bytes).map_err(|source| GraphFileError::Contents {
+            decode_file(&build, &setting, &bytes).map_err(|reason| GraphFileError::Contents {
                 path: path.to_owned(),
-                source,
+                reason,
             })?;
         let registry = self.callables();
         let mut cache = engine.graphs().lock();

@@ -108,10 +108,10 @@ impl Recording {
         };
         match self.recorder.submit(&spec) {
             Ok(node) => Ok(TaskHandle::node(self.number, node)),
-            Err(source) => {
-                self.refusal = self.refusal.or(Some((source, place)));
+            Err(reason) => {
+                self.refusal = self.refusal.or(Some((reason, place)));
                 let callable = Arc::clone(callee.name);
-                Err(SubmitError::NotRecordable { callable, source }.into())
+                Err(SubmitError::NotRecordable { callable, reason }.into())
             }
         }
     }

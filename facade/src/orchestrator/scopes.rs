@@ -115,19 +115,19 @@ impl Orchestrator<'_> {
             return result;
         }
         let begun = self.engine.core().graph.begin_scope(self.run, inference);
-        begun.map_err(|source| SubmitError::Scope { source })?;
+        begun.map_err(|reason| SubmitError::Scope { reason })?;
         let result = body(self);
         // An error says that the run was cancelled, which has ended its scopes.
         let _ = self.engine.core().graph.end_scope(self.run);
         result
     }
 
-    fn not_allocated(&self, source: AllocError) -> Error {
-        if let AllocError::Refused(_) = source {
+    fn not_allocated(&self, reason: AllocError) -> Error {
+        if let AllocError::Refused(_) = reason {
             let callable = Name::from("alloc");
             return SubmitError::Cancelled { callable }.into();
         }
-        let blocker = match source {
+        let blocker = match reason {
             AllocError::Exhausted { task, .. } => task,
             _ => None,
         };
@@ -136,7 +136,7 @@ impl Orchestrator<'_> {
         let worker = self.engine.path().to_string();
         BufferError::Intermediate {
             worker,
-            source,
+            reason,
             blocker,
         }
         .into()

@@ -246,7 +246,7 @@ impl Orchestrator<'_> {
         }
         match source {
             taskgraph::SubmitError::RunClosed { .. } => SubmitError::Cancelled { callable },
-            source => SubmitError::Graph { callable, source },
+            reason => SubmitError::Graph { callable, reason },
         }
     }
 }

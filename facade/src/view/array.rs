@@ -238,7 +238,7 @@ impl<T: Element> View<T> {
             return Err(BufferError::Recorded);
         };
         let buffer = core.id();
-        let place = place(self.tensor()).map_err(|source| BufferError::Array { buffer, source })?;
+        let place = place(self.tensor()).map_err(|reason| BufferError::Array { buffer, reason })?;
         Ok((Arc::clone(core), place))
     }
 }

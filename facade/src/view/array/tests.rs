@@ -152,10 +152,10 @@ fn elements_that_share_bytes_are_read_and_never_written() {
     assert_eq!(read.input_array::<u32, Ix2>(0).unwrap(), expected);
     let write = task(&x, windows, Tag::InOut);
     let refused = write.output_array::<u32, Ix2>(0).unwrap_err();
-    let ArgError::Array { source, .. } = refused else {
+    let ArgError::Array { reason, .. } = refused else {
         panic!("{refused}");
     };
-    assert_eq!(source, ArrayError::Overlap);
+    assert_eq!(reason, ArrayError::Overlap);
 }
 
 #[test]
@@ -171,10 +171,10 @@ fn odd_claims_of_a_peer_are_empty_small_or_refused() {
     assert_eq!(scalar.input_array::<u32, IxDyn>(0).unwrap().len(), 1);
     let endless = task(&x, claimed(&x, &[0, huge, huge], &[1, 1, 1]), Tag::Input);
     let refused = endless.input_array::<u32, Ix3>(0).unwrap_err();
-    let ArgError::Array { source, .. } = refused else {
+    let ArgError::Array { reason, .. } = refused else {
         panic!("{refused}");
     };
-    assert_eq!(source, ArrayError::TooLarge);
+    assert_eq!(reason, ArrayError::TooLarge);
 }
 
 #[test]
