@@ -43,6 +43,8 @@ pub struct DeviceTensor {
     pub(crate) address: DeviceAddress,
     /// Shape, strides, offset and element type.
     pub(crate) view: Tensor,
+    /// No core task may write it.
+    pub(crate) is_read_only: bool,
 }
 
 impl fmt::Debug for DeviceTensor {
@@ -60,7 +62,20 @@ impl DeviceTensor {
     /// A tensor from its parts; nothing is checked before it is used.
     #[must_use]
     pub fn new(address: DeviceAddress, view: Tensor) -> Self {
-        Self { address, view }
+        Self {
+            address,
+            view,
+            is_read_only: false,
+        }
+    }
+
+    /// The same tensor, to be read only: a core task that would write it, or a part of it, is refused.
+    #[must_use]
+    pub fn read_only(self) -> Self {
+        Self {
+            is_read_only: true,
+            ..self
+        }
     }
 
     /// The row-major tensor of this shape that begins at `address`, backed by as many bytes as it
@@ -76,7 +91,7 @@ impl DeviceTensor {
         let buffer = BufferId::new(0, address.0, 0, BufferKind::Device);
         let unbounded = Tensor::contiguous(buffer, dtype, shape, BACKING_BYTES_MAX)?;
         let view = Tensor::contiguous(buffer, dtype, shape, unbounded.footprint().end)?;
-        Ok(Self { address, view })
+        Ok(Self::new(address, view))
     }
 
     /// Length of each dimension, in elements.
@@ -116,8 +131,8 @@ impl DeviceTensor {
     /// [`OrchestrationError::Tensor`] if it does not lie inside the tensor.
     pub fn slice(&self, dim: usize, range: Range<u64>) -> Result<Self, OrchestrationError> {
         Ok(Self {
-            address: self.address,
             view: self.view.slice(dim, range)?,
+            ..*self
         })
     }
 
@@ -127,8 +142,8 @@ impl DeviceTensor {
     /// [`OrchestrationError::Tensor`] if it is not contiguous, or has another number of elements.
     pub fn reshape(&self, shape: &[u64]) -> Result<Self, OrchestrationError> {
         Ok(Self {
-            address: self.address,
             view: self.view.reshape(shape)?,
+            ..*self
         })
     }
 

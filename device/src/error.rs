@@ -415,6 +415,16 @@ pub enum OrchestrationError {
         /// What is wrong.
         problem: String,
     },
+    /// The task would write what the run was given for reading.
+    #[error(
+        "submit `{task}`: it writes its tensor {idx}, which lies in an argument that the run names as an input; name that as an output or as in-out"
+    )]
+    ReadOnly {
+        /// Name of the kernel, or of the callable of a graph.
+        task: &'static str,
+        /// Position among the tensors of the task.
+        idx: usize,
+    },
     /// A view could not be made, or the graph refused the task.
     #[error("use a tensor")]
     Tensor(#[from] taskgraph::TensorError),

@@ -108,6 +108,7 @@ impl<'run> ChipOrchestrator<'run> {
         if kernel_idx >= self.callable.kernels.len() {
             return Err(self.unknown(format!("number {kernel_idx}")));
         }
+        check_writes(self.callable.kernels[kernel_idx].name, &args)?;
         self.builder.submit(kernel_idx, &args)
     }
 
@@ -185,6 +186,7 @@ impl<'run> ChipOrchestrator<'run> {
     ) -> Result<(), OrchestrationError> {
         args.refuse_for_graph()?;
         let callable = self.callable;
+        check_writes(callable.name, &args)?;
         let call = GraphCall {
             callable,
             body,
@@ -220,6 +222,16 @@ impl<'run> ChipOrchestrator<'run> {
             .map(|kernel| kernel.name)
             .collect();
         OrchestrationError::UnknownKernel { kernel, known }
+    }
+}
+
+/// Refuses a task that would write what the run may only read: nobody ordered it after the other readers, and where the
+/// tensor is a copy, the result would go nowhere.
+fn check_writes(task: &'static str, args: &CoreArgs<'_>) -> Result<(), OrchestrationError> {
+    let mut tensors = args.tensors.iter();
+    match tensors.position(|(tensor, tag)| tensor.is_read_only && tag.writes()) {
+        None => Ok(()),
+        Some(idx) => Err(OrchestrationError::ReadOnly { task, idx }),
     }
 }
 

@@ -268,6 +268,14 @@ fn is_panic(error: &device::DeviceError) -> bool {
     false
 }
 
+/// The tensor as its task may use it.
+fn granted(tensor: DeviceTensor, grant: &Grant) -> DeviceTensor {
+    match grant.may_write() {
+        true => tensor,
+        false => tensor.read_only(),
+    }
+}
+
 impl Opened {
     /// One task: stage in, launch, finish, stage out. Staging memory is given back whatever happens.
     fn run(
@@ -301,7 +309,8 @@ impl Opened {
         let mut outputs: Vec<(&Grant, Runs, DeviceAddress)> = Vec::new();
         for (index, grant) in args.grants().iter().enumerate() {
             if grant.core().is_none() {
-                chip_args = chip_args.with_tensor(self.resolve(grant.tensor(), owner)?);
+                let tensor = self.resolve(grant.tensor(), owner)?;
+                chip_args = chip_args.with_tensor(granted(tensor, grant));
                 continue;
             }
             let too_odd = || {
@@ -318,7 +327,8 @@ impl Opened {
             }
             let tensor =
                 DeviceTensor::contiguous(address, grant.tensor().dtype(), grant.tensor().shape());
-            chip_args = chip_args.with_tensor(tensor.map_err(|error| Failed::text(chain(&error)))?);
+            let tensor = tensor.map_err(|error| Failed::text(chain(&error)))?;
+            chip_args = chip_args.with_tensor(granted(tensor, grant));
             if grant.may_write() {
                 outputs.push((grant, runs, address));
             }

@@ -198,6 +198,7 @@ procfork::testing::tests! {
     domains::a_window_is_refused_where_it_is_not_seen_and_where_that_is_not_decided,
     domains::a_domain_that_does_not_fit_leaves_nothing,
     domains::a_domain_of_a_dead_member_is_gone_and_another_can_be_made,
+    memory::a_chip_does_not_write_what_its_task_names_as_an_input,
     domains::memory_of_living_members_comes_and_goes_beside_a_domain_that_lost_one,
     domains::an_orchestration_below_the_root_has_domains_also_in_a_spawned_tree,
     domain_ends::an_address_is_free_as_soon_as_its_chip_has_unmapped_it,

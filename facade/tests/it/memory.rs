@@ -3,7 +3,7 @@
 use facade::{Error, MemoryError, SubmitError, any, args, on};
 use nix::sys::signal::Signal;
 
-use crate::support::{Gate, INCREMENT, VECTOR_ADD, builder, directory, kill};
+use crate::support::{Gate, INCREMENT, VECTOR_ADD, builder, directory, failure, kill};
 
 #[track_caller]
 fn refused<T: std::fmt::Debug>(outcome: Result<T, Error>) {
@@ -160,6 +160,33 @@ pub(crate) fn out_of_memory_says_what_was_wanted_and_what_is_free() {
         Err(Error::Memory(MemoryError::Size { .. }))
     ));
     node.malloc::<u8>(0, 16).unwrap();
+    node.close().unwrap();
+}
+
+pub(crate) fn a_chip_does_not_write_what_its_task_names_as_an_input() {
+    let node = builder(1, 0).build().unwrap();
+    let increment = node.register_chip(&INCREMENT).unwrap();
+    node.init().unwrap();
+    let x = node.buffer_from(&[1.0_f32; 4]).unwrap();
+    let memory = node.malloc::<f32>(0, 4).unwrap();
+    node.copy_to(memory, &[1.0; 4]).unwrap();
+    let error = failure(node.run(|o| o.submit_next_level(&increment, args().input(&x), on(0))));
+    insta::assert_snapshot!(error, @"run task `increment` on `node/chip0`: orchestrate `increment` on chip 0: submit `increment`: it writes its tensor 0, which lies in an argument that the run names as an input; name that as an output or as in-out");
+    let error = node.run(|o| o.submit_next_level(&increment, args().input(&memory), on(0)));
+    assert_eq!(
+        failure(error)
+            .to_string()
+            .matches("names as an input")
+            .count(),
+        1
+    );
+    for list in [args().inout(&x), args().no_dep(&memory)] {
+        node.run(|o| o.submit_next_level(&increment, list, on(0)))
+            .unwrap();
+    }
+    let mut found = [0.0; 4];
+    node.copy_from(&mut found, memory).unwrap();
+    assert_eq!((x.to_vec().unwrap(), found), (vec![2.0; 4], [2.0; 4]));
     node.close().unwrap();
 }
 
