@@ -13,7 +13,8 @@
 //! part) the record stays as it is; the edges it then causes are implied by others and cost no
 //! concurrency. Either way every edge is a true conflict.
 //!
-//! A write of exactly the bytes of an older write gets the record of that, which stays where it is.
+//! A write of exactly the bytes of an older write gets the record of that, which stays where it is. So does a read of
+//! exactly the bytes of an older read, where its task is [known to follow](Ledger::access_apart) that one.
 //!
 //! **Retirement.** The accesses of a task hang on one chain of [tokens], whose head the task keeps; a token stands for
 //! a record until another task takes that over. A task that ended gives up its own records and no others. So the
@@ -28,7 +29,7 @@ mod records;
 mod shapes;
 mod tokens;
 
-use crate::args::Access;
+use crate::args::{Access, Tag};
 use crate::heap::{BlockId, Heap};
 use crate::ids::TaskId;
 use crate::view::View;
@@ -103,6 +104,96 @@ impl Ledger {
         }
     }
 
+    /// Does so for a task of which no byte that it reads is one that it writes. Writes first: from then on it is known
+    /// whom the task follows in any case.
+    ///
+    /// A read of such an earlier task gives its record to one of the same bytes: who overwrites them follows the new
+    /// task, which follows the earlier one. So bytes that a chain of tasks reads have one record, however long it is.
+    ///
+    /// The tokens of the reads stand behind that of the first write, in the order of the accesses. So a task whose first
+    /// write is that of an earlier one finds there what its reads are likely to be, and looks for no buffer.
+    pub(crate) fn access_apart(
+        &mut self,
+        task: u32,
+        chain: &mut u32,
+        accesses: &[Access],
+        mut found: impl FnMut(u32, Why),
+    ) {
+        let (mut likely, mut last) = (NONE, NONE);
+        for access in accesses {
+            if access.tag.writes() && !access.view.is_empty() {
+                let former = self.write(task, chain, access, &mut found);
+                if last == NONE {
+                    last = *chain;
+                    likely = self.next_token(former);
+                }
+            }
+        }
+        for access in accesses {
+            if access.tag != Tag::Input || access.view.is_empty() {
+                continue;
+            }
+            let mut token = NONE;
+            match self.known_reader(likely, access) {
+                Some(known) => {
+                    likely = self.next_token(likely);
+                    token = self.tokens.add(NONE);
+                    self.read_again(known, (task, token), &access.view, &mut found);
+                }
+                None => {
+                    likely = NONE;
+                    self.read(task, &mut token, access, |other| found(other, Why::Data));
+                }
+            }
+            match last {
+                NONE => *chain = token,
+                last => self.tokens[last].next = token,
+            }
+            last = token;
+        }
+    }
+
+    /// The next token of the same task; [`NONE`] for none.
+    fn next_token(&self, token: u32) -> u32 {
+        match token {
+            NONE => NONE,
+            token => self.tokens[token].next,
+        }
+    }
+
+    /// The record that a token stands for, if it is a read of just these bytes.
+    #[inline]
+    fn known_reader(&self, token: u32, access: &Access) -> Option<u32> {
+        if token == NONE {
+            return None;
+        }
+        let at = self.record_of(token)?;
+        let record = &self.records[at];
+        let is_it = record.role == Role::Reader
+            && *self.buffers[record.buffer].id() == access.buffer
+            && self.records.is_exactly(at, &access.view);
+        is_it.then_some(at)
+    }
+
+    /// A read of the bytes of an older one that gives its record to it.
+    #[inline]
+    fn read_again(
+        &mut self,
+        known: u32,
+        new: (u32, u32),
+        view: &View,
+        mut found: impl FnMut(u32, Why),
+    ) {
+        // A writer in between may have left the record as it was, and one before may fail yet.
+        let buffer = self.records[known].buffer;
+        self.search(buffer, view, |other| {
+            if other != new.0 {
+                found(other, Why::Data);
+            }
+        });
+        self.hand_over(known, new);
+    }
+
     #[inline(never)]
     fn read(&mut self, task: u32, chain: &mut u32, access: &Access, mut found: impl FnMut(u32)) {
         let (view, buffer) = (&access.view, self.buffers.enter(&access.buffer));
@@ -115,6 +206,7 @@ impl Ledger {
         self.put_new((task, *chain), buffer, view, Role::Reader);
     }
 
+    /// Returns the token, of an earlier task, of which it has the record now; [`NONE`] without one.
     #[inline(never)]
     fn write(
         &mut self,
@@ -122,7 +214,7 @@ impl Ledger {
         chain: &mut u32,
         access: &Access,
         mut found: impl FnMut(u32, Why),
-    ) {
+    ) -> u32 {
         let (view, buffer) = (&access.view, self.buffers.enter(&access.buffer));
         *chain = self.tokens.add(*chain);
         let new = (task, *chain);
@@ -136,11 +228,12 @@ impl Ledger {
         } else {
             Why::Order
         };
-        let is_known = self.write_over(buffer, view, new, |other| found(other, why));
+        let former = self.write_over(buffer, view, new, |other| found(other, why));
         self.take_from_readers(buffer, view, |other| found(other, Why::Order));
-        if !is_known {
+        if former == NONE {
             self.put_new(new, buffer, view, Role::Writer);
         }
+        former
     }
 
     /// A new record for a token, on the index of its buffer.
@@ -249,8 +342,9 @@ impl Ledger {
         index.find(view, &self.nodes, &self.records, &mut self.hits);
     }
 
-    /// Reports the tasks of the writers that a write meets, and takes their bytes. Says whether one of them had the same
-    /// bytes: its record is now that of the new one, a task and its token.
+    /// Reports the tasks of the writers that a write meets, and takes their bytes. One of them may have the same bytes:
+    /// its record is then that of the new one, a task and its token, and the token that had it is returned. [`NONE`]
+    /// where there is none.
     #[inline]
     fn write_over(
         &mut self,
@@ -258,49 +352,48 @@ impl Ledger {
         view: &View,
         new: (u32, u32),
         mut found: impl FnMut(u32),
-    ) -> bool {
+    ) -> u32 {
         let writers = &self.buffers[buffer].writers;
-        let mut is_known = false;
+        let mut former = NONE;
         if let Some((list, len)) = writers.list() {
             for &record in &list[..len] {
                 if self.records.meets(record, view) {
                     found(self.records[record].task);
-                    is_known = self.take_writer(record, view, new, is_known);
+                    former = self.take_writer(record, view, new, former);
                 }
             }
         } else if let Some(sole) = writers.sole(buffer, view, &self.nodes, &self.records) {
             found(self.records[sole].task);
-            self.hand_over(sole, new);
-            is_known = true;
+            former = self.hand_over(sole, new);
         } else {
             self.find_in_tree(buffer, Role::Writer, view);
             for at in 0..self.hits.len() {
                 let record = self.hits[at];
                 found(self.records[record].task);
-                is_known = self.take_writer(record, view, new, is_known);
+                former = self.take_writer(record, view, new, former);
             }
         }
-        is_known
+        former
     }
 
-    /// Takes the bytes of `view` from a writer that meets it, or the whole record for the new one, unless that `is_known`
-    /// already; whether it is after that.
+    /// Takes the bytes of `view` from a writer that meets it, or the whole record for the new one, unless that has one
+    /// of a `former` token already; that token after it.
     #[inline]
-    fn take_writer(&mut self, record: u32, view: &View, new: (u32, u32), is_known: bool) -> bool {
-        if !is_known && self.records.is_exactly(record, view) {
-            self.hand_over(record, new);
-            return true;
+    fn take_writer(&mut self, record: u32, view: &View, new: (u32, u32), former: u32) -> u32 {
+        if former == NONE && self.records.is_exactly(record, view) {
+            return self.hand_over(record, new);
         }
         self.take(record, view);
-        is_known
+        former
     }
 
-    /// Gives a record to another token, that of a later task.
+    /// Gives a record to another token, that of a later task. Returns the token that had it.
     #[inline]
-    fn hand_over(&mut self, at: u32, (task, token): (u32, u32)) {
+    fn hand_over(&mut self, at: u32, (task, token): (u32, u32)) -> u32 {
         let record = &mut self.records[at];
-        (record.task, record.owner) = (task, token);
+        record.task = task;
         self.tokens[token].record = at;
+        std::mem::replace(&mut record.owner, token)
     }
 
     /// Reports the tasks of the readers that a write meets, and takes their bytes.

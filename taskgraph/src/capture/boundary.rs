@@ -174,7 +174,7 @@ impl Definition {
         check_count(MismatchKind::Tensors, self.n_tensors(), tensors.len())?;
         check_count(MismatchKind::Scalars, self.n_scalars(), scalars.len())?;
         for (index, (expected, arg)) in self.boundary().zip(tensors).enumerate() {
-            let place = places.get(index).map_or(0, |place| *place);
+            let place = places.get(index).copied().unwrap_or(0);
             if !expected.fits(arg, place) {
                 return Err(expected.difference(index, arg, place));
             }
@@ -316,60 +316,74 @@ impl BoundaryTensor {
     }
 }
 
-/// Chains of tensors whose buffers hash alike.
-const CHAINS: usize = 64;
-/// Tensors for which one chain is enough.
-const FEW: usize = 4;
-/// Tensors for which there is room without an allocation.
-const ROOM: usize = 64;
+/// Behind the last tensor of a chain.
 const END: u16 = u16::MAX;
-
-/// Tensors whose buffers hash alike, and the bytes between which all of them lie.
-#[derive(Clone, Copy)]
-struct Chain {
-    newest: u16,
-    lo: u64,
-    hi: u64,
-}
 
 /// Calls `found` for every pair of boundary tensors that share bytes.
 ///
-/// A tensor is compared with those of its chain only where it lies among them: slices of one buffer that are given
-/// in order, upwards or downwards, are compared with none.
+/// Tensors whose buffers hash alike are a chain. A tensor is compared with those of its chain only where it lies among
+/// them: slices of one buffer that are given in order, upwards or downwards, are compared with none.
 pub(super) fn each_overlap(boundary: &TaskArgs, found: impl FnMut(Overlap)) {
     match boundary.accesses().len() {
         0..=1 => {}
-        2..=FEW => overlaps_in::<1, FEW>(boundary, &mut [], found),
-        n if n <= ROOM => overlaps_in::<CHAINS, ROOM>(boundary, &mut [], found),
-        n => overlaps_in::<CHAINS, 0>(boundary, &mut vec![END; n], found),
+        2..=4 => overlaps_in::<1>(boundary, &mut [Link::END; 4], found),
+        5..=32 => overlaps_in::<128>(boundary, &mut [Link::END; 32], found),
+        33..=64 => overlaps_in::<128>(boundary, &mut [Link::END; 64], found),
+        n => overlaps_in::<256>(boundary, &mut vec![Link::END; n], found),
     }
 }
 
-fn overlaps_in<const CHAINS: usize, const ROOM: usize>(
+/// A tensor on its chain.
+#[derive(Clone, Copy)]
+struct Link {
+    /// The bytes between which it and the older ones lie.
+    lo: u64,
+    hi: u64,
+    older: u16,
+}
+
+impl Link {
+    const END: Link = Link {
+        lo: 0,
+        hi: 0,
+        older: END,
+    };
+}
+
+fn overlaps_in<const CHAINS: usize>(
     boundary: &TaskArgs,
-    many: &mut [u16],
+    links: &mut [Link],
     mut found: impl FnMut(Overlap),
 ) {
     let accesses = boundary.accesses();
-    let (newest, lo, hi) = (END, u64::MAX, 0);
-    let mut chains = [Chain { newest, lo, hi }; CHAINS];
-    let mut few = [END; ROOM];
-    let older = if ROOM > 0 { &mut few[..] } else { many };
+    let mut newest = [END; CHAINS];
     for (second, later) in accesses.iter().enumerate() {
-        let chain = &mut chains[later.buffer.hash() as usize % CHAINS];
         let (lo, hi) = (later.view.lo(), later.view.hi());
-        let is_among = lo < chain.hi && chain.lo < hi;
-        let mut first = if is_among { chain.newest } else { END };
-        older[second] = std::mem::replace(&mut chain.newest, second as u16);
-        (chain.lo, chain.hi) = (chain.lo.min(lo), chain.hi.max(hi));
-        while first != END {
-            let earlier = &accesses[usize::from(first)];
-            let is_near = earlier.view.lo() < hi && lo < earlier.view.hi();
-            if is_near && earlier.buffer == later.buffer && earlier.view.overlaps(&later.view) {
-                found(overlap(boundary, u32::from(first), second as u32));
+        let newest = &mut newest[later.buffer.hash() as usize % CHAINS];
+        let older = std::mem::replace(newest, second as u16);
+        links[second] = Link { lo, hi, older };
+        if older != END {
+            let chain = links[usize::from(older)];
+            (links[second].lo, links[second].hi) = (lo.min(chain.lo), hi.max(chain.hi));
+            if lo < chain.hi && chain.lo < hi {
+                overlaps_with(accesses, links, second, |first| {
+                    found(overlap(boundary, u32::from(first), second as u32));
+                });
             }
-            first = older[usize::from(first)];
         }
+    }
+}
+
+/// Calls `found` for every older tensor of the chain of `second` that shares bytes with it.
+fn overlaps_with(accesses: &[Access], links: &[Link], second: usize, mut found: impl FnMut(u16)) {
+    let later = &accesses[second];
+    let mut first = links[second].older;
+    while first != END {
+        let earlier = &accesses[usize::from(first)];
+        if earlier.buffer == later.buffer && earlier.view.overlaps(&later.view) {
+            found(first);
+        }
+        first = links[usize::from(first)].older;
     }
 }
 

@@ -404,6 +404,14 @@ impl Definition {
         self.section(Section::Overlaps)
     }
 
+    /// Whether no byte of the boundary is read as a part of one tensor and written as a part of another.
+    pub(crate) fn is_apart(&self) -> bool {
+        let tensors: &[BoundaryTensor] = self.section(Section::Tensors);
+        let writes = |at: u32| Tag::from_code(tensors[at as usize].tag).is_none_or(Tag::writes);
+        let mut overlaps = self.overlaps().iter();
+        overlaps.all(|overlap| writes(overlap.first) == writes(overlap.second))
+    }
+
     /// Codes of the boundary scalars.
     pub(super) fn scalar_codes(&self) -> &[u32] {
         self.section(Section::ScalarCodes)

@@ -66,6 +66,10 @@ impl Buffer {
         self.writers.is_empty() && self.readers.is_empty()
     }
 
+    pub(super) fn id(&self) -> &BufferId {
+        &self.id
+    }
+
     #[inline]
     pub(super) fn index(&mut self, role: Role) -> &mut Index {
         match role {

@@ -78,6 +78,11 @@ impl Index {
         self.len == 0
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        (self.len & !TREE) as usize
+    }
+
     /// The records of a list; `None` for a tree. The places behind the length hold anything.
     #[inline]
     pub(super) fn list(&self) -> Option<([u32; FEW], usize)> {

@@ -151,3 +151,97 @@ fn strided_tiles_are_told_apart_and_taken_over_whole() {
     (0..5).for_each(|task| tasks.retire(task));
     assert_eq!(tasks.ledger.records.n_shapes(), 0);
 }
+
+impl Tasks {
+    /// The same for a task of which no byte that it reads is one that it writes.
+    fn task_apart(&mut self, accesses: &[(Tensor, Tag)]) -> Vec<(u32, Why)> {
+        let all: Vec<_> = accesses
+            .iter()
+            .map(|(tensor, tag)| Access::new(tensor, *tag))
+            .collect();
+        let (mut chain, mut found) = (NONE, Vec::new());
+        self.ledger
+            .access_apart(self.chains.len() as u32, &mut chain, &all, |other, why| {
+                found.push((other, why));
+            });
+        self.chains.push(chain);
+        found.sort_by_key(|&(other, _)| other);
+        found
+    }
+
+    fn n_readers(&mut self, tensor: &Tensor) -> usize {
+        let buffer = self.ledger.buffers.enter(&tensor.buffer());
+        self.ledger.buffers[buffer].readers.len()
+    }
+}
+
+fn buffer(id: u64) -> Tensor {
+    let buffer = BufferId::new(1, id, 0, BufferKind::Shared);
+    Tensor::contiguous(buffer, DType::U8, &[100], 100).unwrap()
+}
+
+#[test]
+fn what_a_chain_of_tasks_reads_has_one_record_and_its_writer_follows_the_last_of_them() {
+    let mut tasks = Tasks::default();
+    let (x, weights, other) = (buffer(1), buffer(2), buffer(3));
+    let layer = [(weights, Input), (x, InOut), (other, Input)];
+    assert_eq!(tasks.task_apart(&layer), []);
+    for earlier in 0..9 {
+        assert_eq!(tasks.task_apart(&layer), [(earlier, Data)]);
+    }
+    assert_eq!((tasks.n_readers(&weights), tasks.n_readers(&other)), (1, 1));
+    assert_eq!(tasks.task(&[(weights, Output)]), [(9, Order)]);
+    assert_eq!(tasks.task(&[(other, Output)]), [(9, Order)]);
+    (0..12).for_each(|task| tasks.retire(task));
+    assert_eq!(tasks.ledger.n_records(), 0);
+}
+
+#[test]
+fn a_reader_of_the_same_bytes_that_is_not_followed_keeps_its_record() {
+    let mut tasks = Tasks::default();
+    let (x, y, weights) = (buffer(1), buffer(2), buffer(3));
+    tasks.task_apart(&[(weights, Input), (x, InOut)]);
+    assert_eq!(tasks.task_apart(&[(weights, Input), (y, InOut)]), []);
+    // Follows the first of them: the second one has its record still.
+    assert_eq!(
+        tasks.task_apart(&[(weights, Input), (x, InOut)]),
+        [(0, Data)]
+    );
+    assert_eq!(tasks.task(&[(weights, Output)]), [(1, Order), (2, Order)]);
+}
+
+#[test]
+fn a_chain_that_changes_what_it_reads_finds_the_writers_of_all_of_it() {
+    let mut tasks = Tasks::default();
+    let (x, weights, half) = (buffer(1), buffer(2), buffer(2).slice(0, 0..50).unwrap());
+    tasks.task_apart(&[(weights, Input), (x, InOut)]);
+    // Other bytes of the same buffer, then another buffer, in the place of the first.
+    assert_eq!(tasks.task_apart(&[(half, Input), (x, InOut)]), [(0, Data)]);
+    assert_eq!(
+        tasks.task_apart(&[(buffer(3), Input), (x, InOut)]),
+        [(1, Data)]
+    );
+    assert_eq!(tasks.task(&[(weights, Output)]), [(0, Order), (1, Order)]);
+    assert_eq!(tasks.task(&[(buffer(3), Output)]), [(2, Order)]);
+    // The writer between two of the chain is found, though nothing else has changed.
+    assert_eq!(
+        tasks.task_apart(&[(buffer(3), Input), (x, InOut)]),
+        [(2, Data), (4, Data)]
+    );
+}
+
+#[test]
+fn a_writer_whose_bytes_cannot_be_taken_is_found_below_a_reader_that_is_known() {
+    let mut tasks = Tasks::default();
+    let x = buffer(1);
+    let backing = BufferId::new(1, 2, 0, BufferKind::Shared);
+    let square = Tensor::contiguous(backing, DType::U8, &[10, 10], 100).unwrap();
+    let columns = square.slice(1, 2..5).unwrap();
+    tasks.task_apart(&[(square, Input), (x, InOut)]);
+    // Writes a part of what was read, whose record stays as it is.
+    assert_eq!(tasks.task(&[(columns, Output)]), [(0, Order)]);
+    assert_eq!(
+        tasks.task_apart(&[(square, Input), (x, InOut)]),
+        [(0, Data), (1, Data)]
+    );
+}

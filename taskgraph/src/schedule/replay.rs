@@ -28,6 +28,7 @@ use super::Scheduler;
 use super::arena::{Kind, Place};
 use super::runs::ShortRun;
 use super::spec::{Effect, EventError, Placement, SubmitError, TaskEnd};
+use super::submit::follow;
 use super::workers::WorkerSet;
 use crate::capture::{Binding, DATA, Definition, Targets};
 use crate::ids::{RunId, TaskId};
@@ -162,8 +163,28 @@ impl Scheduler {
         self.replays.get_mut(replay).slot = slot;
         self.record_graph(slot, binding.definition.n_nodes());
         self.arena[slot].waits += u32::from(!binding.is_prepared);
-        let (own, after) = (binding.heap.as_ref(), binding.after);
-        Ok(self.order(slot, accesses, own, after, binding.inference))
+        let records = self.order_graph(slot, binding);
+        Ok(self.launch(slot, records, accesses, binding.after))
+    }
+
+    /// Finds what a graph task follows because of its boundary, and because of its intermediate memory, whose users are
+    /// kept apart even where inference is switched off: no caller sees it. Returns the records of both.
+    fn order_graph(&mut self, slot: u32, binding: &Binding<'_>) -> u32 {
+        let is_automatic = self.is_automatic(slot, binding.inference);
+        let boundary = binding.boundary.accesses();
+        let (run, arena) = (self.runs.of_task(self.arena[slot].run), &mut self.arena);
+        let (ledger, mut records) = (&mut self.ledger, NONE);
+        let mut found = |earlier, why| follow(arena, run, slot, earlier, why);
+        if is_automatic && binding.definition.is_apart() {
+            ledger.access_apart(slot, &mut records, boundary, &mut found);
+        } else if is_automatic {
+            let found = |_, earlier, why| found(earlier, why);
+            ledger.access_all(slot, &mut records, boundary.iter(), found);
+        }
+        // Last: nobody has said that it is not where the graph reads.
+        let found = |_, earlier, why| found(earlier, why);
+        ledger.access_all(slot, &mut records, binding.heap.iter(), found);
+        records
     }
 
     /// Event: whatever a graph task needs besides its inputs is there; for one that was bound with

@@ -32,7 +32,7 @@ impl Scheduler {
         if self.runs.of_task(run.into()).recording.is_some() {
             self.record_task(slot, &spec.placement);
         }
-        Ok(self.order(slot, spec.accesses.iter(), None, spec.after, spec.inference))
+        Ok(self.order(slot, spec.accesses.iter(), spec.after, spec.inference))
     }
 
     /// A slot for a task that was checked.
@@ -45,35 +45,47 @@ impl Scheduler {
     }
 
     /// Finds what a new task follows, and lets it go when that is nothing.
-    ///
-    /// `own` is one of the accesses or none: memory that no caller sees, whose users are kept apart even
-    /// where inference is switched off.
     #[inline]
-    pub(super) fn order<'a>(
+    fn order<'a>(
         &mut self,
         slot: u32,
         accesses: impl Iterator<Item = &'a Access> + Clone,
-        own: Option<&'a Access>,
         after: &[TaskId],
         inference: Inference,
     ) -> TaskId {
-        let run = self.runs.of_task(self.arena[slot].run);
-        let is_automatic =
-            inference == Inference::Automatic && run.scopes.inference() == Inference::Automatic;
-        let arena = &mut self.arena;
         let mut records = NONE;
-        let found = |_, earlier, why| follow(arena, run, slot, earlier, why);
-        if is_automatic {
+        if self.is_automatic(slot, inference) {
+            let run = self.runs.of_task(self.arena[slot].run);
+            let arena = &mut self.arena;
+            let found = |_, earlier, why| follow(arena, run, slot, earlier, why);
             self.ledger
                 .access_all(slot, &mut records, accesses.clone(), found);
-        } else if own.is_some() {
-            self.ledger
-                .access_all(slot, &mut records, own.into_iter(), found);
         }
-        arena[slot].records = records;
+        self.launch(slot, records, accesses, after)
+    }
+
+    /// Whether edges of a task come from its accesses: it and its scope must want that.
+    #[inline]
+    pub(super) fn is_automatic(&mut self, slot: u32, inference: Inference) -> bool {
+        let run = self.runs.of_task(self.arena[slot].run);
+        inference == Inference::Automatic && run.scopes.inference() == Inference::Automatic
+    }
+
+    /// A new task has these records in the ledger, and follows what they say: it also follows `after`, and goes on its
+    /// way.
+    #[inline]
+    pub(super) fn launch<'a>(
+        &mut self,
+        slot: u32,
+        records: u32,
+        accesses: impl Iterator<Item = &'a Access>,
+        after: &[TaskId],
+    ) -> TaskId {
+        self.arena[slot].records = records;
+        let run = self.runs.of_task(self.arena[slot].run);
         for earlier in after {
-            if arena.is_current(*earlier) {
-                follow(arena, run, slot, earlier.slot, Why::Data);
+            if self.arena.is_current(*earlier) {
+                follow(&mut self.arena, run, slot, earlier.slot, Why::Data);
             }
         }
         let task = self.arena.id(slot);
@@ -230,7 +242,7 @@ impl Scheduler {
 
 /// Makes one task follow another, and notes it when the run is recorded.
 #[inline]
-fn follow(arena: &mut Arena, run: &mut Run, later: u32, earlier: u32, why: Why) {
+pub(super) fn follow(arena: &mut Arena, run: &mut Run, later: u32, earlier: u32, why: Why) {
     arena.connect(earlier, later, why);
     if let Some(recording) = &mut run.recording {
         recording.add_edge(arena.id(earlier), arena.id(later), why);

@@ -124,18 +124,25 @@ impl Program {
     fn submit(&mut self, accesses: &[(usize, Tensor, Tag)]) {
         let task = self.edges.len();
         let (mut chain, mut found) = (NONE, Vec::new());
-        for writes in [false, true] {
-            for (_, tensor, tag) in accesses.iter().filter(|access| access.2.writes() == writes) {
-                let access = Access::new(tensor, *tag);
-                self.ledger.access_all(
-                    task as u32,
-                    &mut chain,
-                    [&access].into_iter(),
-                    |_, other, _| {
-                        found.push(other as usize);
-                    },
-                );
-            }
+        let all: Vec<_> = accesses
+            .iter()
+            .map(|(_, tensor, tag)| Access::new(tensor, *tag))
+            .collect();
+        let meets = |a: &Access, b: &Access| a.buffer == b.buffer && a.view.overlaps(&b.view);
+        let is_met = |a: &Access| {
+            all.iter()
+                .any(|b| a.tag.writes() != b.tag.writes() && meets(a, b))
+        };
+        if all.iter().any(is_met) {
+            self.ledger
+                .access_all(task as u32, &mut chain, all.iter(), |_, other, _| {
+                    found.push(other as usize);
+                });
+        } else {
+            self.ledger
+                .access_apart(task as u32, &mut chain, &all, |other, _| {
+                    found.push(other as usize);
+                });
         }
         self.chains.push(chain);
         found.sort_unstable();
@@ -217,10 +224,18 @@ impl Program {
     fn run(mut self, seed: u64, views: Views) -> (usize, usize) {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let live_max = 1 + random.below(40) as usize;
+        let mut earlier: Vec<Vec<_>> = Vec::new();
         for _ in 0..N_TASKS {
-            let n = 1 + random.below(3);
-            let accesses: Vec<_> = (0..n).map(|_| access(&mut random, views)).collect();
-            self.submit(&without_overlapping_writes(accesses));
+            // Half of the tasks do what an earlier one did, as the layers of a model do.
+            let again = random.below(2 * earlier.len() as u64 + 1) as usize;
+            let accesses = earlier.get(again).cloned().unwrap_or_else(|| {
+                let n = 1 + random.below(4);
+                let new = (0..n).map(|_| access(&mut random, views)).collect();
+                without_overlapping_writes(new)
+            });
+            self.submit(&accesses);
+            earlier.insert(0, accesses);
+            earlier.truncate(3);
             while self.live.len() > live_max {
                 self.retire_one(&mut random);
             }
