@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Run the cases whose name contains one of these (`scene::case`; whole with --exact).
     #[arg(value_name = "FILTER")]
     pub(crate) filters: Vec<String>,
-    /// Filters are whole names.
+    /// Filters are whole names; a case that is named so is run, manual or not.
     #[arg(long)]
     pub(crate) exact: bool,
     /// Leave out the cases whose name contains this. Repeatable.
@@ -39,10 +39,11 @@ pub(crate) struct Args {
     /// Run the cases of this step, and only them; without it they are skipped.
     #[arg(long, value_name = "NAME")]
     pub(crate) step: Option<String>,
-    /// Run the manual cases too.
+    /// Run the manual cases too, and those in steps.
     #[arg(long, visible_alias = "include-ignored")]
     pub(crate) manual: bool,
-    /// Run only the manual cases.
+    /// Run only what is skipped otherwise: manual cases, those in steps, those for other platforms (which are
+    /// skipped all the same).
     #[arg(long)]
     pub(crate) ignored: bool,
 

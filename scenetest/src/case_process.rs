@@ -49,10 +49,23 @@ fn judge(scene: &Scene, case: &Case, setup: Setup, reporter: &Reporter) -> Verdi
         Err(failure) => return verdict_of(failure, &devices, 0),
     };
     match (scene.body)(&mut cx) {
-        Ok(()) if cx.compared_nothing() => Verdict::ComparedNothing,
-        Ok(()) => Verdict::Passed,
+        Ok(()) => passed_unless(&cx).unwrap_or(Verdict::Passed),
         Err(failure) => verdict_of(failure, &devices, cx.rounds_begun()),
     }
+}
+
+/// Why a case does not pass although its body returned without an error.
+fn passed_unless(cx: &SceneContext<'_>) -> Option<Verdict> {
+    let failed = |reason| Some(Verdict::Failed { reason });
+    if let Some(reason) = cx.refuted() {
+        return failed(reason.to_owned());
+    }
+    if cx.compared_nothing() {
+        return Some(Verdict::ComparedNothing);
+    }
+    // The last thing of all: what does not pass leaves golden files alone.
+    cx.stage_golden()
+        .map_or_else(|failure| failed(failure.message), |()| None)
 }
 
 /// `devices` are those of the case, `rounds_begun` how far it came.

@@ -25,8 +25,8 @@ pub(crate) struct Setup {
     pub(crate) rounds: u32,
     /// When its process was started.
     pub(crate) started: Instant,
-    /// Whether its golden file is to be rewritten.
-    pub(crate) update_golden: bool,
+    /// Where the new content of its golden file goes, if that is to be rewritten.
+    pub(crate) staged_golden: Option<PathBuf>,
     /// Where pictures of wrong outputs go.
     pub(crate) heat_maps: Option<PathBuf>,
     /// Where its workers write what their tasks did.
@@ -48,6 +48,8 @@ pub struct SceneContext<'s> {
     reporter: &'s Reporter,
     rounds_begun: u32,
     compared: bool,
+    /// What the first comparison found that did not hold, whatever the body makes of it.
+    refuted: Option<String>,
 }
 
 impl<'s> SceneContext<'s> {
@@ -70,6 +72,7 @@ impl<'s> SceneContext<'s> {
             reporter,
             rounds_begun: 0,
             compared: false,
+            refuted: None,
         })
     }
 
@@ -171,7 +174,8 @@ impl<'s> SceneContext<'s> {
     /// outputs are compared with the reference, if the scene has one.
     ///
     /// # Errors
-    /// What `run` returned, or that outputs differ; no further round is run then.
+    /// What `run` returned, or that outputs differ; no further round is run then. A case whose outputs
+    /// differed fails, also if its body drops this error.
     pub fn rounds<R, E: Into<Failure>>(
         &mut self,
         mut run: impl FnMut(&mut Round) -> Result<R, E>,
@@ -189,7 +193,10 @@ impl<'s> SceneContext<'s> {
             let begin_ns = nanos(begin.saturating_duration_since(self.setup.started));
             self.reporter
                 .send(&Event::Round(RoundTime { begin_ns, ns }));
-            self.compare(round)?;
+            if let Err(failure) = self.compare(round) {
+                self.refuted.get_or_insert_with(|| failure.to_string());
+                return Err(failure);
+            }
         }
         Ok(())
     }
@@ -222,7 +229,6 @@ impl<'s> SceneContext<'s> {
             comparisons: compared.clone(),
         });
         if wrong.is_empty() {
-            self.keep(&expected)?;
             self.expected = Some(expected);
             return Ok(());
         }
@@ -237,8 +243,10 @@ impl<'s> SceneContext<'s> {
     /// What the outputs are compared with: the golden file, or else the reference. A golden file
     /// that is to be rewritten is not asked: its new content is what it will say.
     fn expectation(&self, actual: &Tensors) -> Result<Tensors, Failure> {
-        match self.golden() {
-            Some(path) if !self.setup.update_golden => Ok(golden::read(&path, &self.name())?),
+        match self.scene.golden_of(self.case) {
+            Some(path) if self.setup.staged_golden.is_none() => {
+                Ok(golden::read(&path, &self.name())?)
+            }
             _ => match self.scene.reference {
                 Some(reference) => reference(self.case, &self.inputs),
                 None => Ok(actual.clone()),
@@ -246,17 +254,15 @@ impl<'s> SceneContext<'s> {
         }
     }
 
-    fn golden(&self) -> Option<PathBuf> {
-        let dir = self.scene.golden?;
-        Some(golden::path(dir, self.scene.name, self.case.name))
-    }
-
-    /// Writes what was found right into the golden file, if that was asked for.
-    fn keep(&self, right: &Tensors) -> Result<(), Failure> {
-        if let Some(path) = self.golden().filter(|_| self.setup.update_golden)
-            && let Some(changes) = golden::rewrite(&path, right)?
+    /// At the end of a case that passes: writes what was found right where the runner takes it as the new
+    /// golden file, if that was asked for.
+    pub(crate) fn stage_golden(&self) -> Result<(), Failure> {
+        if let (Some(path), Some(staged)) =
+            (self.scene.golden_of(self.case), &self.setup.staged_golden)
+            && let Some(right) = &self.expected
+            && let Some(changes) = golden::stage(&path, staged, right)?
         {
-            self.reporter.send(&Event::Rewritten { changes });
+            self.reporter.send(&Event::GoldenStaged { changes });
         }
         Ok(())
     }
@@ -290,6 +296,11 @@ impl<'s> SceneContext<'s> {
     /// Whether the scene promises a comparison that has not taken place.
     pub(crate) fn compared_nothing(&self) -> bool {
         self.scene.has_expectation() && !self.compared
+    }
+
+    /// What a comparison found wrong.
+    pub(crate) fn refuted(&self) -> Option<&str> {
+        self.refuted.as_deref()
     }
 
     pub(crate) fn rounds_begun(&self) -> u32 {

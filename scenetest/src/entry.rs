@@ -200,7 +200,7 @@ fn compile(all: Vec<Candidate<'_>>, args: &Args) -> Result<u8, MainError> {
     })
 }
 
-/// Lists what filters leave, manual cases too: `--ignored` lists these alone.
+/// Lists what filters leave, also what would be skipped: `--ignored` lists that alone.
 fn list(all: &[Candidate<'_>], args: &Args) -> Result<(), MainError> {
     let mut every = args.clone();
     every.manual = true;

@@ -5,7 +5,8 @@
 //! printed, as an outcome that is no pass; on a CI host it is refused before anything runs.
 
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -60,8 +61,53 @@ pub(crate) fn read(path: &Path, case: &str) -> Result<Tensors, GoldenError> {
     })
 }
 
-/// Makes the file say `new`; returns what changed, nothing if it said so already.
-pub(crate) fn rewrite(path: &Path, new: &Tensors) -> Result<Option<String>, GoldenError> {
+/// A golden file that is to be rewritten, as the runner has it.
+///
+/// The process of the case writes the new content beside the file ([`stage`]), and the runner, which alone
+/// knows how that process ended, gives it the file's name or removes it.
+#[derive(Debug)]
+pub(crate) struct Rewrite {
+    path: PathBuf,
+    staged: PathBuf,
+}
+
+impl Rewrite {
+    pub(crate) fn of(path: PathBuf) -> Self {
+        let mut staged = path.clone().into_os_string();
+        // What two runners in one directory never share.
+        let number = RandomState::new().hash_one(std::process::id());
+        staged.push(format!(".{number:016x}"));
+        let staged = staged.into();
+        Self { path, staged }
+    }
+
+    /// Where the case puts the new content.
+    pub(crate) fn staged(&self) -> &Path {
+        &self.staged
+    }
+
+    /// Makes the new content that of the file: all of it or nothing, for whoever reads meanwhile.
+    pub(crate) fn publish(&self) -> Result<(), GoldenError> {
+        fs::rename(&self.staged, &self.path).map_err(|source| GoldenError::Write {
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+impl Drop for Rewrite {
+    fn drop(&mut self) {
+        // Usually nobody wrote it, or it has the file's name.
+        let _ = fs::remove_file(&self.staged);
+    }
+}
+
+/// Writes what the file at `path` is to say; returns what will change, nothing if it says so already.
+pub(crate) fn stage(
+    path: &Path,
+    staged: &Path,
+    new: &Tensors,
+) -> Result<Option<String>, GoldenError> {
     let bytes = safetensors::encode(new);
     let old = fs::read(path);
     if old.as_ref().is_ok_and(|old| *old == bytes) {
@@ -73,21 +119,20 @@ pub(crate) fn rewrite(path: &Path, new: &Tensors) -> Result<Option<String>, Gold
         Ok(Err(malformed)) => format!("the old file was unreadable: {malformed}\n{}", list(new)),
         Err(_) => format!("a new file\n{}", list(new)),
     };
-    write(path, &bytes).map_err(|source| GoldenError::Write {
-        path: path.to_owned(),
+    write(staged, &bytes).map_err(|source| GoldenError::Write {
+        path: staged.to_owned(),
         source,
     })?;
     Ok(Some(format!("{}: {}", path.display(), change.trim_end())))
 }
 
-/// All of it or nothing, for whoever reads meanwhile.
+/// A new file, on the disk before it gets its name: a name without content would be a golden file that
+/// nobody can read.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(dir)?;
-    let mut staged = tempfile::NamedTempFile::new_in(dir)?;
-    staged.write_all(bytes)?;
-    staged.persist(path).map_err(|error| error.error)?;
-    Ok(())
+    fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+    let mut file = File::create_new(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
 }
 
 fn list(tensors: &Tensors) -> String {

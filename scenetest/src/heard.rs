@@ -13,7 +13,7 @@ pub(crate) struct Heard {
     pub(crate) time_is_over: bool,
     pub(crate) rounds: Vec<RoundTime>,
     pub(crate) comparisons: Vec<Comparison>,
-    rewritten: Option<String>,
+    golden_staged: Option<String>,
     verdict: Option<Verdict>,
 }
 
@@ -22,7 +22,7 @@ impl Heard {
         match event {
             Some(Event::Round(time)) => self.rounds.push(time),
             Some(Event::Compared { comparisons }) => self.comparisons = comparisons,
-            Some(Event::Rewritten { changes }) => self.rewritten = Some(changes),
+            Some(Event::GoldenStaged { changes }) => self.golden_staged = Some(changes),
             Some(Event::TimeIsOver) => self.time_is_over = true,
             Some(Event::Verdict { verdict }) => self.verdict = Some(verdict),
             None => {}
@@ -67,7 +67,7 @@ impl Heard {
     }
 
     fn passed(&self) -> Outcome {
-        match &self.rewritten {
+        match &self.golden_staged {
             Some(changes) => Outcome::Rewritten {
                 changes: changes.clone(),
             },

@@ -18,8 +18,8 @@ pub(crate) enum Event {
     Round(RoundTime),
     /// Its outputs were compared.
     Compared { comparisons: Vec<Comparison> },
-    /// A golden file says something else now.
-    Rewritten { changes: String },
+    /// What its golden file says after it, if it passes.
+    GoldenStaged { changes: String },
     /// The scene found by itself that it is stuck.
     TimeIsOver,
     /// The last event of a case.

@@ -26,6 +26,8 @@ use procfork::{
 use crate::case_process;
 use crate::channel::Receiver;
 use crate::context::Setup;
+use crate::failure::Failure;
+use crate::golden::Rewrite;
 use crate::heard::Heard;
 use crate::hung::{Stacks, Stuck};
 use crate::limits::{GRACE, SWEEP};
@@ -58,6 +60,8 @@ pub(crate) struct Running {
     /// Where the workers of the case say what they are doing.
     board: Board,
     hung: Option<(String, String)>,
+    /// The golden file that it rewrites if it passes.
+    golden: Option<Rewrite>,
     /// Where its processes wait when they crash.
     desk: CrashDesk,
     crashes: u32,
@@ -88,6 +92,7 @@ impl Running {
         index: usize,
         candidate: &Candidate<'_>,
         setup: Setup,
+        golden: Option<Rewrite>,
         session_end: Instant,
     ) -> io::Result<Self> {
         let (record, record_writer) = io::pipe()?;
@@ -135,6 +140,7 @@ impl Running {
             },
             board,
             hung: None,
+            golden,
             desk,
             crashes: 0,
             crash: None,
@@ -275,7 +281,7 @@ impl Running {
             leaked.extend(further.map(ToString::to_string));
         }
         let (broken, before_first_round) = self.heard.broken();
-        let outcome = self.judge(ended);
+        let outcome = self.with_golden(self.judge(ended));
         let output = self.output.join(deadline)?;
         let rounds_ns: Vec<u64> = self.heard.rounds.iter().map(|round| round.ns).collect();
         let report = CaseReport {
@@ -319,6 +325,19 @@ impl Running {
             Err(error) => Outcome::Failed {
                 reason: format!("its end cannot be found out: {error}"),
             },
+        }
+    }
+
+    /// A case that passed has its new golden file, and no other one has.
+    fn with_golden(&self, outcome: Outcome) -> Outcome {
+        match (&outcome, &self.golden) {
+            (Outcome::Rewritten { .. }, Some(golden)) => match golden.publish() {
+                Ok(()) => outcome,
+                Err(error) => Outcome::Failed {
+                    reason: Failure::from(error).to_string(),
+                },
+            },
+            _ => outcome,
         }
     }
 

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::panic::Location;
+use std::path::PathBuf;
 
 use facade::{Arch, ChipCallable, Level, Platform};
 
 use crate::compare::Tolerance;
 use crate::context::SceneContext;
 use crate::failure::Failure;
+use crate::golden;
 use crate::limits::Limits;
 use crate::random::Random;
 use crate::tensor::Tensors;
@@ -158,6 +160,12 @@ impl Scene {
     /// Whether its outputs are compared with something.
     pub(crate) fn has_expectation(&self) -> bool {
         self.reference.is_some() || self.golden.is_some()
+    }
+
+    /// Where the golden file of a case is, if the scene has such.
+    pub(crate) fn golden_of(&self, case: &Case) -> Option<PathBuf> {
+        let dir = self.golden?;
+        Some(golden::path(dir, self.name, case.name))
     }
 
     pub(crate) fn tolerance_of(&self, output: &str) -> Tolerance {

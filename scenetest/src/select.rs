@@ -129,9 +129,11 @@ pub(crate) fn select<'s>(
         .filter(wanted)
         .filter(|candidate| passes(candidate, args))
         .map(|candidate| {
-            let by_name = named
-                .as_ref()
-                .is_some_and(|names| names.contains(&candidate.name));
+            let whole_filters = filtered.as_ref().filter(|_| args.exact);
+            let by_name = [named.as_ref(), whole_filters]
+                .into_iter()
+                .flatten()
+                .any(|names| names.contains(&candidate.name));
             let skip = reason_to_skip(&candidate, args, by_name);
             Selected {
                 candidate,
@@ -171,9 +173,9 @@ pub(crate) fn mark_updates(
     Ok(())
 }
 
-/// Checks the time limits of what is selected.
+/// Checks the time limits of what is to be run: those of a case that is skipped are nobody's.
 pub(crate) fn check_limits(selected: &[Selected<'_>], args: &Args) -> Result<(), SelectError> {
-    for Selected { candidate, .. } in selected {
+    for Selected { candidate, .. } in selected.iter().filter(|one| one.skip.is_none()) {
         let ladder = Ladder {
             limits: candidate.case.limits,
             session: args.session_timeout,
@@ -267,18 +269,27 @@ fn passes(candidate: &Candidate<'_>, args: &Args) -> bool {
     let level = args
         .level
         .is_none_or(|level| level == candidate.scene.level);
-    let manual = !args.ignored || candidate.case.manual;
+    let ignored = !args.ignored || is_ignored(candidate, args);
     let step = args
         .step
         .as_deref()
         .is_none_or(|step| candidate.case.step == Some(step));
     level
         && step
-        && manual
+        && ignored
         && !args
             .skip
             .iter()
             .any(|skip| candidate.name.contains(skip.as_str()))
+}
+
+/// Whether it is what test drivers call ignored: not run unless that is asked for. A driver that did not know
+/// would start it, and count its skip as a pass.
+fn is_ignored(candidate: &Candidate<'_>, args: &Args) -> bool {
+    let Candidate { scene, case, .. } = candidate;
+    case.manual
+        || (case.step.is_some() && args.step.is_none())
+        || !scene.platforms.contains(&args.platform)
 }
 
 fn reason_to_skip(candidate: &Candidate<'_>, args: &Args, by_name: bool) -> Option<String> {
@@ -289,10 +300,10 @@ fn reason_to_skip(candidate: &Candidate<'_>, args: &Args, by_name: bool) -> Opti
     if let Some(step) = candidate
         .case
         .step
-        .filter(|_| args.step.is_none() && !by_name)
+        .filter(|_| args.step.is_none() && !asked)
     {
         return Some(format!(
-            "in a step of its own: ask for it with --step {step} or by name"
+            "in a step of its own: ask for it with --step {step}, --ignored or by name"
         ));
     }
     if args.skip_golden && candidate.scene.golden.is_some() {

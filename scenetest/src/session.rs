@@ -18,6 +18,7 @@ use procfork::{Pid, ProcessState, descendants};
 use crate::args::Args;
 use crate::context::Setup;
 use crate::display::Display;
+use crate::golden::Rewrite;
 use crate::hung::Stacks;
 use crate::outcome::{CaseReport, Outcome, SessionReport};
 use crate::pool::Pool;
@@ -185,16 +186,21 @@ impl<'s, 'a> Session<'s, 'a> {
         let candidate = &self.selected[index].candidate;
         self.attempts[index] += 1;
         self.display.start(&candidate.name)?;
+        let golden = self.selected[index]
+            .update_golden
+            .then(|| candidate.scene.golden_of(&candidate.case))
+            .flatten()
+            .map(Rewrite::of);
         let setup = Setup {
             platform: self.args.platform,
             devices: devices.clone(),
             rounds: self.args.rounds.get(),
             started: Instant::now(),
-            update_golden: self.selected[index].update_golden,
+            staged_golden: golden.as_ref().map(|golden| golden.staged().to_owned()),
             heat_maps: self.args.heat_map.clone(),
             traces: self.traces.map(|dir| trace::dir_of(dir, index)),
         };
-        match Running::start(index, candidate, setup, self.session_end()) {
+        match Running::start(index, candidate, setup, golden, self.session_end()) {
             Ok(running) => self.running.push(running),
             Err(error) => {
                 self.pool.give_back(&devices);

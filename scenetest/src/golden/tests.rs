@@ -31,6 +31,29 @@ fn a_ci_host_refuses() {
     assert!(on("CI", "false").is_ok() && on("CI", "").is_ok() && on("HOME", "/x").is_ok());
 }
 
+/// A case that passes.
+fn rewrite(path: &Path, new: &Tensors) -> Option<String> {
+    let rewrite = Rewrite::of(path.to_owned());
+    let changes = stage(path, rewrite.staged(), new).expect("writable");
+    if changes.is_some() {
+        rewrite.publish().expect("it was staged");
+    }
+    changes
+}
+
+#[test]
+fn what_is_not_published_is_gone_and_the_file_as_before() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = path(dir.path().to_str().expect("text"), "s", "c");
+    rewrite(&file, &z(&[1.0])).expect("it is new");
+    let dropped = Rewrite::of(file.clone());
+    let changes = stage(&file, dropped.staged(), &z(&[2.0])).expect("writable");
+    assert!(changes.is_some() && dropped.staged().exists());
+    drop(dropped);
+    assert_eq!(fs::read_dir(dir.path()).expect("it is there").count(), 1);
+    assert_eq!(read(&file, "s::c").expect("it is there"), z(&[1.0]));
+}
+
 #[test]
 fn a_rewrite_says_what_changed_and_a_second_one_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -40,30 +63,24 @@ fn a_rewrite_says_what_changed_and_a_second_one_nothing() {
         .to_string();
     assert!(missing.contains("s.c.safetensors: it is not there; if the outputs are right"));
 
-    let new = rewrite(&file, &z(&[1.0, 2.0])).expect("it is writable");
-    let new = new.expect("it changed");
+    let new = rewrite(&file, &z(&[1.0, 2.0])).expect("it changed");
     assert!(new.ends_with("a new file\n  + `z` F32 [2]"), "{new}");
-    assert_eq!(rewrite(&file, &z(&[1.0, 2.0])).expect("writable"), None);
+    assert_eq!(rewrite(&file, &z(&[1.0, 2.0])), None);
     assert_eq!(read(&file, "s::c").expect("it is there"), z(&[1.0, 2.0]));
 
-    let changed = rewrite(&file, &z(&[1.0, 3.0])).expect("writable");
-    let changed = changed.expect("it changed");
+    let changed = rewrite(&file, &z(&[1.0, 3.0])).expect("it changed");
     assert!(
         changed.contains("  ~ output `z` [2]: 1 of 2 elements wrong"),
         "{changed}"
     );
     assert!(changed.contains("[1]: 3.0, expected 2.0"), "{changed}");
 
-    let longer = rewrite(&file, &z(&[1.0; 3]))
-        .expect("writable")
-        .expect("changed");
+    let longer = rewrite(&file, &z(&[1.0; 3])).expect("it changed");
     assert!(longer.contains("`z` F32 [2] becomes F32 [3]"), "{longer}");
 
     fs::write(&file, "no such file").expect("writable");
     let unreadable = read(&file, "s::c").expect_err("it is malformed");
     assert!(matches!(unreadable, GoldenError::Malformed { .. }));
-    let text = rewrite(&file, &z(&[1.0]))
-        .expect("writable")
-        .expect("changed");
+    let text = rewrite(&file, &z(&[1.0])).expect("it changed");
     assert!(text.contains("the old file was unreadable"), "{text}");
 }

@@ -85,7 +85,7 @@ fn a_verdict_counts_only_with_the_end_that_belongs_to_it() {
 fn a_rewritten_golden_file_is_no_pass() {
     let mut heard = Heard::default();
     let changes = "what changed".to_owned();
-    heard.hear(Some(Event::Rewritten { changes }));
+    heard.hear(Some(Event::GoldenStaged { changes }));
     let verdict = Verdict::Passed;
     heard.hear(Some(Event::Verdict { verdict }));
     let outcome = heard.judge(ExitCause::Exited(0));

@@ -15,7 +15,10 @@ pub(crate) fn the_terse_list_is_what_nextest_reads() {
         "the ignored ones too"
     );
     let ignored = run(&["--list", "--format", "terse", "--ignored"]);
-    assert_eq!(ignored.stdout, "manual_only::manual: test\n");
+    assert_eq!(
+        ignored.stdout,
+        "manual_only::manual: test\nreal_chip_only::case: test\n"
+    );
 }
 
 pub(crate) fn an_exact_filter_runs_one_case() {
@@ -230,6 +233,27 @@ pub(crate) fn nextest_can_list_and_run_every_case() {
         );
     }
     assert_eq!(run(&["--exact", "fails::case", "--nocapture"]).code, 1);
+}
+
+/// What is skipped unless it is asked for is listed as ignored: a driver counts a skip as a pass.
+pub(crate) fn what_would_be_skipped_is_listed_as_ignored_and_runs_when_asked_for() {
+    let more = |args: &[&str]| ran(program(args).env(FIXTURES, "more"));
+    let ignored = more(&["--list", "--format", "terse", "--ignored"]);
+    assert_eq!(ignored.stdout, "long_one::long: test\n");
+    let in_step = more(&[
+        "--list",
+        "--format",
+        "terse",
+        "--ignored",
+        "--step",
+        "nightly",
+    ]);
+    assert_eq!((in_step.stdout.as_str(), in_step.code), ("", 0));
+    for extra in [&[][..], &["--ignored"], &["--include-ignored"]] {
+        let one = more(&[&["--exact", "long_one::long", "--nocapture"], extra].concat());
+        let passed = one.stdout.contains("1 selected: 1 passed");
+        assert!(passed, "{extra:?}: {}{}", one.stdout, one.stderr);
+    }
 }
 
 /// What `docs/scenes.md` has a new user write is a scene of this repository, which runs with the others.

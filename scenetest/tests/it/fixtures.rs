@@ -30,6 +30,14 @@ pub(crate) fn all() -> Vec<Scene> {
         Ok("hanging") => scenes.push(hanging()),
         Ok("six") => return six(),
         Ok("more") => return more::all(),
+        Ok("long-step") => {
+            let limits = Limits {
+                device: Duration::from_secs(60),
+                case: Duration::from_secs(7_200),
+            };
+            let case = Case::new("case").devices(0).step("nightly").limits(limits);
+            scenes.push(Scene::new("long_step", |_| Ok(())).case(case));
+        }
         Ok("case-over-session") => {
             scenes.push(limited(Duration::from_secs(9), Duration::from_secs(7_200)));
         }
@@ -252,6 +260,16 @@ fn comparing() -> Vec<Scene> {
                 twice[3] += 1.0;
                 twice[5] = f32::NAN;
             })
+        }),
+        doubling("wrong_and_dropped", |cx| {
+            let _ = double(cx, |twice| twice[3] += 1.0);
+            Ok(())
+        }),
+        doubling("wrong_and_once_more", |cx| {
+            let first = double(cx, |twice| twice[3] += 1.0);
+            double(cx, |_| ())?;
+            println!("it was {}", if first.is_err() { "wrong" } else { "right" });
+            Ok(())
         }),
         Scene::new("compares_nothing", |_| Ok(()))
             .case(Case::new("case").devices(0))

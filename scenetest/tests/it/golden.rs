@@ -142,6 +142,30 @@ pub(crate) fn what_fails_or_was_never_written_makes_no_golden_file() {
     report
         .case("golden_fails::case")
         .is("failed", "as it is meant to");
+    assert!(is_empty(golden.0.path()));
+}
+
+/// However a case ends after its first round was found right.
+pub(crate) fn a_case_that_does_not_pass_leaves_its_golden_file_alone() {
+    for (scene, kind) in [
+        ("golden_fails", "failed"),
+        ("golden_differs_later", "failed"),
+        ("golden_crashes", "crashed"),
+        ("golden_hangs", "timed_out"),
+    ] {
+        let golden = Golden::new();
+        fs::write(golden.file(scene), "as before").expect("writable");
+        let report = golden.report(
+            &["--case", scene, "--update-golden", "all", "--rounds", "2"],
+            &[],
+        );
+        report.case(&format!("{scene}::case")).is(kind, "");
+        assert!(!report.display.contains("REWRITTEN"), "{}", report.display);
+        let files = fs::read_dir(golden.0.path()).expect("it is there");
+        assert_eq!(files.count(), 1, "{scene}: nothing is left beside it");
+        let now = fs::read(golden.file(scene)).expect("it is there");
+        assert_eq!(now, b"as before", "{scene}");
+    }
 }
 
 pub(crate) fn a_reference_is_what_a_golden_file_is_made_of() {

@@ -38,6 +38,7 @@ fn main() -> std::process::ExitCode {
         conventions::a_wrong_output_of_two_dimensions_has_a_heat_map_on_request,
         conventions::the_table_of_rounds_has_a_line_for_each_case,
         conventions::nextest_can_list_and_run_every_case,
+        conventions::what_would_be_skipped_is_listed_as_ignored_and_runs_when_asked_for,
         conventions::the_first_scene_of_the_docs_is_one_that_runs,
         devices::cases_get_distinct_devices_and_as_many_as_they_asked_for,
         devices::a_case_that_can_never_fit_is_told_at_the_start,
@@ -62,6 +63,7 @@ fn main() -> std::process::ExitCode {
         golden::rewriting_is_refused_on_a_ci_host,
         golden::an_unknown_name_among_the_updates_is_an_error,
         golden::what_fails_or_was_never_written_makes_no_golden_file,
+        golden::a_case_that_does_not_pass_leaves_its_golden_file_alone,
         golden::a_reference_is_what_a_golden_file_is_made_of,
         golden::scenes_with_golden_files_can_be_left_out,
         kernels::a_kernel_in_cpp_is_compiled_once_and_runs,
@@ -86,6 +88,7 @@ fn main() -> std::process::ExitCode {
         selecting::a_step_of_its_own_is_run_alone_and_only_on_request,
         selecting::a_scene_that_is_there_twice_is_an_error,
         selecting::limits_out_of_order_are_refused_with_the_ladder,
+        selecting::limits_of_cases_that_are_not_run_are_nobodys,
         selecting::scenes_of_other_platforms_are_skipped_with_the_reason,
     ])
 }

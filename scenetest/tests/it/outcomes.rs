@@ -118,6 +118,18 @@ const MODEL: &[(&str, &str, &str, bool)] = &[
     ("right::case", "passed", "", false),
     ("wrong::case", "failed", "2 of 8 elements wrong", false),
     (
+        "wrong_and_dropped::case",
+        "failed",
+        "1 of 8 elements wrong",
+        false,
+    ),
+    (
+        "wrong_and_once_more::case",
+        "failed",
+        "1 of 8 elements wrong",
+        false,
+    ),
+    (
         "compares_nothing::case",
         "failed",
         "compared nothing",

@@ -65,7 +65,15 @@ pub(crate) fn manual_cases_run_only_when_asked_for() {
     assert_eq!(kind(&["--case", "manual_only::manual"]), "passed");
     assert_eq!(kind(&["--ignored"]), "passed");
     let ignored = report(&["--ignored"]);
-    assert_eq!(ignored.cases().len(), 1, "these alone");
+    ignored
+        .case("real_chip_only::case")
+        .is("skipped", "for a5 only, and this is sim");
+    assert_eq!(ignored.cases().len(), 2, "these alone");
+    assert_eq!(
+        kind(&["--exact", "manual_only::manual"]),
+        "passed",
+        "by its name"
+    );
 }
 
 pub(crate) fn a_step_of_its_own_is_run_alone_and_only_on_request() {
@@ -74,9 +82,10 @@ pub(crate) fn a_step_of_its_own_is_run_alone_and_only_on_request() {
         Report::of(ran(program(&args).env(FIXTURES, "more")))
     };
     let common = more(&["long_one"]);
-    common
-        .case("long_one::long")
-        .is("skipped", "ask for it with --step nightly or by name");
+    common.case("long_one::long").is(
+        "skipped",
+        "ask for it with --step nightly, --ignored or by name",
+    );
     common.case("long_one::case").is("passed", "");
     let nightly = more(&["--step", "nightly"]);
     nightly.case("long_one::long").is("passed", "");
@@ -126,6 +135,19 @@ pub(crate) fn limits_out_of_order_are_refused_with_the_ladder() {
         let flag = format!("--session-timeout={wrong}");
         refused(&["--case", "passes", &flag], 2, "--session-timeout");
     }
+}
+
+pub(crate) fn limits_of_cases_that_are_not_run_are_nobodys() {
+    let long = |args: &[&str]| ran(program(args).env(FIXTURES, "long-step"));
+    let common = long(&["long_step", "passes"]);
+    assert_eq!(common.code, 0, "{}", common.stderr);
+    assert!(common.stdout.contains("1 passed, 1 skipped"));
+    let step = long(&["--step", "nightly"]);
+    assert_eq!(step.code, 2, "{}", step.stderr);
+    let text = "`long_step::case`: they must be 0 < device 60s < case 7200s";
+    assert!(step.stderr.contains(text), "{}", step.stderr);
+    let enough = long(&["--step", "nightly", "--session-timeout", "8000"]);
+    assert_eq!(enough.code, 0, "{}", enough.stderr);
 }
 
 pub(crate) fn scenes_of_other_platforms_are_skipped_with_the_reason() {
