@@ -309,6 +309,22 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
+    /// Whether the chip is not to be used after it, until a probe passes or at all: a fault of the hardware, a task or a
+    /// run that did not end in time, memory that does not hold what was written, or the refusal that follows on one of
+    /// these. Other chips are not affected.
+    #[must_use]
+    pub fn is_device_fault(&self) -> bool {
+        match self {
+            Self::Fault { .. }
+            | Self::Timeout { .. }
+            | Self::RunTimeout { .. }
+            | Self::Unusable { .. }
+            | Self::ProbeMismatch { .. } => true,
+            Self::Vendor(refused) => refused.is_device_fault(),
+            _ => false,
+        }
+    }
+
     /// Whether it is the failure of what was submitted, as opposed to a refusal of what was asked.
     pub(crate) fn is_of_a_task(&self) -> bool {
         matches!(
@@ -543,4 +559,38 @@ pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
         .map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a value that is no text".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: i32) -> DeviceError {
+        let (logical, physical) = (0, 3);
+        DeviceError::Vendor(VendorError {
+            call: "aclrtStreamQuery",
+            logical,
+            physical,
+            code,
+            message: String::new(),
+        })
+    }
+
+    #[test]
+    fn a_chip_is_lost_by_faults_of_the_device_and_not_by_refusals() {
+        let mismatch = DeviceError::ProbeMismatch {
+            chip: 0,
+            address: DeviceAddress(64),
+        };
+        for fault in [refused(507_015), refused(507_899), mismatch] {
+            assert!(fault.is_device_fault(), "{fault}");
+        }
+        let closed = DeviceError::Closed {
+            operation: "run",
+            chip: 0,
+        };
+        for refusal in [refused(207_001), refused(100_000), closed] {
+            assert!(!refusal.is_device_fault(), "{refusal}");
+        }
+    }
 }

@@ -30,7 +30,7 @@ use crate::activity;
 use crate::agreement::{Change, Conclusion, Pending};
 use crate::args::Args;
 use crate::callable::{Body, Entry, Registry, WireRegistry};
-use crate::config::{DeviceMemoryOptions, NodeSpec, StartMode, platform_text};
+use crate::config::{ChipOptions, NodeSpec, StartMode, platform_text};
 use crate::control::{self, ControlReply, ControlRequest, FaultKind, RemoteError};
 use crate::engine::ParentProbe;
 use crate::logs::Voice;
@@ -50,7 +50,7 @@ pub(crate) enum ChildRole {
         platform: Platform,
         device: u32,
         index: u32,
-        memory: DeviceMemoryOptions,
+        options: ChipOptions,
         faults: Vec<SimFault>,
     },
     /// A worker with a subtree of its own.
@@ -193,12 +193,12 @@ pub(crate) fn main(
             platform,
             device,
             index,
-            memory,
+            options,
             faults,
         } => {
             let (registry, faults) = (Arc::clone(&registry), faults.clone());
             Box::new(chip::ChipWorker::new(
-                &seat, registry, *platform, *device, *index, *memory, faults,
+                &seat, registry, *platform, *device, *index, *options, faults,
             ))
         }
         ChildRole::Node(spec) => {

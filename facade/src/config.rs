@@ -16,13 +16,13 @@ use crate::worker::Worker;
 use self::settings::ProcessSettings;
 
 mod capacity;
-mod device_memory;
+mod chips;
 mod faults;
 mod settings;
 mod show;
 mod trace;
 
-pub(crate) use self::device_memory::DeviceMemoryOptions;
+pub(crate) use self::chips::ChipOptions;
 pub use self::show::Config;
 pub(crate) use self::trace::TraceTo;
 
@@ -120,7 +120,7 @@ pub(crate) struct NodeSpec {
     pub(crate) limits: Limits,
     pub(crate) mode: StartMode,
     pub(crate) settings: ProcessSettings,
-    pub(crate) device_memory: DeviceMemoryOptions,
+    pub(crate) chip: ChipOptions,
     /// What goes wrong, by device.
     pub(crate) faults: Vec<(u32, SimFault)>,
     /// Where the engines of this tree write their traces.
@@ -214,7 +214,7 @@ impl NodeSpec {
         self.limits.check_capacity(&name)?;
         let n_chips = self.devices.len() as u32;
         self.settings.check(&name, n_chips, self.sub_workers)?;
-        self.device_memory.check(&name)?;
+        self.chip.check(&name)?;
         self.check_faults(&name)?;
         self.children.iter().try_for_each(NodeSpec::check)
     }
@@ -265,17 +265,22 @@ impl NodeSpec {
             ("grace", self.limits.grace),
         ];
         for (option, value) in limits {
-            // A year is beyond any meant limit and keeps `Instant` arithmetic from overflowing.
-            if value.is_zero() || value > Duration::from_secs(365 * 24 * 3600) {
-                return Err(ConfigError::BadLimit {
-                    name: name.to_owned(),
-                    option,
-                    value,
-                });
-            }
+            check_limit(name, option, value)?;
         }
         Ok(())
     }
+}
+
+fn check_limit(name: &str, option: &'static str, value: Duration) -> Result<(), ConfigError> {
+    // A year is beyond any meant limit and keeps `Instant` arithmetic from overflowing.
+    if value.is_zero() || value > Duration::from_secs(365 * 24 * 3600) {
+        return Err(ConfigError::BadLimit {
+            name: name.to_owned(),
+            option,
+            value,
+        });
+    }
+    Ok(())
 }
 
 /// Assembles a [`Worker`]: what its children are, on which platform, and how long start and close may take.
@@ -306,7 +311,7 @@ impl WorkerBuilder {
             limits: Limits::default(),
             mode: StartMode::Auto,
             settings: ProcessSettings::default(),
-            device_memory: DeviceMemoryOptions::default(),
+            chip: ChipOptions::default(),
             faults: Vec::new(),
             trace: None,
         };

@@ -320,7 +320,7 @@ impl Start<'_> {
                     platform: self.spec.platform,
                     device,
                     index: index as u32,
-                    memory: self.spec.device_memory,
+                    options: self.spec.chip,
                     faults: self.spec.faults_of(device),
                 }
             }

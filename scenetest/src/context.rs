@@ -109,13 +109,15 @@ impl<'s> SceneContext<'s> {
     }
 
     /// A node with one chip worker per device of the case, ready to be added to and built. It must
-    /// start and close within the limit of a device operation. With `--trace` its tasks are traced, and
+    /// start and close within the limit of a device operation, and so must each core task of a simulated
+    /// chip, or each run on a card. With `--trace` its tasks are traced, and
     /// those of the workers below it.
     pub fn node(&self) -> WorkerBuilder {
         let limit = self.limits().device;
         let node = Worker::node()
             .platform(self.platform())
             .devices(self.setup.devices.iter().copied())
+            .device_timeout(limit)
             .start_timeout(limit)
             .close_timeout(limit);
         match &self.setup.traces {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use device::{
-    CallableSlot, Chip, ChipArgs, DeviceAddress, DeviceTensor, Digest, KernelError,
+    CallableSlot, Chip, ChipArgs, DeviceAddress, DeviceError, DeviceTensor, Digest, KernelError,
     OrchestrationError, Platform, Progress, SimFault,
 };
 use hashbrown::HashMap;
@@ -22,7 +22,7 @@ use crate::agreement::Change;
 use crate::args::Args;
 use crate::buffer::BufferCore;
 use crate::callable::{Body, Entry, Registry};
-use crate::config::{DeviceMemoryOptions, Level};
+use crate::config::{ChipOptions, Level};
 use crate::control::{ControlReply, ControlRequest, DeviceName, FaultKind, RemoteError, chain};
 use crate::engine::Engine;
 use crate::progress::{Board, StartPhase};
@@ -44,7 +44,7 @@ pub(super) struct ChipWorker {
     registry: Arc<Registry>,
     platform: Platform,
     device: u32,
-    memory: DeviceMemoryOptions,
+    options: ChipOptions,
     faults: Vec<SimFault>,
     owner: WorkerRef,
     opened: Option<Opened>,
@@ -71,7 +71,7 @@ impl ChipWorker {
         platform: Platform,
         device: u32,
         index: u32,
-        memory: DeviceMemoryOptions,
+        options: ChipOptions,
         faults: Vec<SimFault>,
     ) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl ChipWorker {
             registry,
             platform,
             device,
-            memory,
+            options,
             faults,
             owner: WorkerRef {
                 id: index,
@@ -89,13 +89,13 @@ impl ChipWorker {
         }
     }
 
-    fn failed(&self, operation: &str, error: &(dyn std::error::Error + 'static)) -> RemoteError {
-        RemoteError::new(FaultKind::Device, &self.path, operation, chain(error))
+    fn failed(&self, operation: &str, error: &DeviceError) -> RemoteError {
+        RemoteError::new(kind_of(error), &self.path, operation, chain(error))
     }
 
     fn open(&self, board: &Board) -> Result<Opened, RemoteError> {
         let what = format!("open device {} of platform {}", self.device, self.platform);
-        let mut options = self.memory.open_options();
+        let mut options = self.options.open_options();
         options.sim.faults = self.faults.clone();
         let opened = device::open(self.platform, self.device, &options);
         let mut chip = opened.map_err(|error| self.failed(&what, &error))?;
@@ -115,7 +115,7 @@ impl ChipWorker {
             table,
             named,
             staging,
-            budget: self.memory.budget,
+            budget: self.options.budget,
             home_window_bytes: 0,
             traffic: Traffic::default(),
         })
@@ -201,8 +201,8 @@ impl Executor for ChipWorker {
     ) -> Result<ControlReply, RemoteError> {
         let (path, owner) = (self.path.clone(), self.owner);
         let served = self.opened()?.memory(request, buffer, owner);
-        served.map_err(|reason| {
-            RemoteError::new(FaultKind::Device, path, request.operation(), reason)
+        served.map_err(|failed| {
+            RemoteError::new(failed.kind, path, request.operation(), failed.reason)
         })
     }
 
@@ -219,7 +219,8 @@ impl Executor for ChipWorker {
     }
 }
 
-/// Why a run on the device failed.
+/// Why a run on the device, or a request about its memory, failed.
+#[derive(Debug)]
 struct Failed {
     reason: String,
     kind: FaultKind,
@@ -234,8 +235,14 @@ impl Failed {
     }
 }
 
-impl From<device::DeviceError> for Failed {
-    fn from(error: device::DeviceError) -> Self {
+impl From<String> for Failed {
+    fn from(reason: String) -> Self {
+        Self::text(reason)
+    }
+}
+
+impl From<DeviceError> for Failed {
+    fn from(error: DeviceError) -> Self {
         Self {
             reason: chain(&error),
             kind: kind_of(&error),
@@ -243,17 +250,18 @@ impl From<device::DeviceError> for Failed {
     }
 }
 
-fn kind_of(error: &device::DeviceError) -> FaultKind {
-    use device::DeviceError::{Fault, RunTimeout, Timeout, Unusable};
-    match error {
-        Fault { .. } | RunTimeout { .. } | Timeout { .. } | Unusable { .. } => FaultKind::Unusable,
-        error if is_panic(error) => FaultKind::Panicked,
-        _ => FaultKind::Device,
+fn kind_of(error: &DeviceError) -> FaultKind {
+    if error.is_device_fault() {
+        FaultKind::Unusable
+    } else if is_panic(error) {
+        FaultKind::Panicked
+    } else {
+        FaultKind::Device
     }
 }
 
 /// Whether a kernel or an orchestration panicked, which stands somewhere down the sources.
-fn is_panic(error: &device::DeviceError) -> bool {
+fn is_panic(error: &DeviceError) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = next {
         let kernel = error.downcast_ref::<KernelError>();

@@ -39,6 +39,8 @@ pub struct Config {
     pub tasks_max: u32,
     /// The most bytes that the allocations and windows of one chip may take; none is all that the chip has.
     pub device_memory: Option<u64>,
+    /// How long one operation of a chip may take; none is the device's own limit.
+    pub device_timeout: Option<Duration>,
     /// Whether its simulated chips hand a freed address out again at once.
     pub addresses_return_at_once: bool,
     /// What goes wrong in its simulated chips, by device.
@@ -67,7 +69,7 @@ impl Config {
             limits,
             mode,
             settings,
-            device_memory,
+            chip,
             faults,
             trace,
         } = spec;
@@ -91,8 +93,9 @@ impl Config {
             grace,
             heap: heap_bytes,
             tasks_max,
-            device_memory: device_memory.budget,
-            addresses_return_at_once: device_memory.reuse_at_once,
+            device_memory: chip.budget,
+            device_timeout: chip.timeout,
+            addresses_return_at_once: chip.reuse_at_once,
             faults: faults
                 .iter()
                 .map(|(on, fault)| (*on, format!("{fault:?}")))
@@ -112,6 +115,9 @@ impl Config {
         write!(f, ", heap {} bytes, {} tasks", self.heap, self.tasks_max)?;
         if let Some(bytes) = self.device_memory {
             write!(f, ", {bytes} bytes of each chip")?;
+        }
+        if let Some(limit) = self.device_timeout {
+            write!(f, ", {limit:?} for each operation of a chip")?;
         }
         if self.addresses_return_at_once {
             f.write_str(", addresses return at once")?;

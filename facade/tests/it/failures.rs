@@ -1,5 +1,7 @@
 //! Tasks and orchestrations that fail: what the caller is told, and that the worker goes on.
 
+use std::time::Duration;
+
 use facade::{
     ChipArgs, ChipCallable, ChipOrchestrator, Error, FaultKind, Kernel, KernelContext, KernelError,
     OrchestrationError, SimFault, TaskCause, TaskFault, args, core_args, on,
@@ -198,14 +200,44 @@ pub(crate) fn a_chip_that_breaks_is_unusable_from_then_on_and_the_other_one_is_n
         })
     };
     run(1).unwrap();
+    let memory = node.malloc::<f32>(1, 4).unwrap();
     for _ in 0..2 {
-        let error = run(1).unwrap_err();
-        let remote = error.remote().expect("it happened in the chip worker");
-        assert_eq!(
-            (remote.kind, remote.chip_index()),
-            (FaultKind::Unusable, Some(1))
-        );
+        is_unusable(&run(1).unwrap_err(), 1);
         run(0).unwrap();
     }
+    is_unusable(&node.copy_to(memory, &[1.0; 4]).unwrap_err(), 1);
+    is_unusable(&node.malloc::<f32>(1, 4).unwrap_err(), 1);
+    node.close().unwrap();
+}
+
+#[track_caller]
+fn is_unusable(error: &Error, chip: usize) {
+    let remote = error.remote().expect("it happened in the chip worker");
+    assert_eq!(
+        (remote.kind, remote.chip_index()),
+        (FaultKind::Unusable, Some(chip)),
+        "{error}"
+    );
+}
+
+/// ST-6: the innermost limit reports, with the task and its core.
+pub(crate) fn a_core_task_without_an_end_breaks_its_chip_at_the_limit_that_was_set() {
+    let fault = SimFault::Task {
+        run: 0,
+        task: 0,
+        kind: TaskFault::Hang,
+    };
+    let limit = Duration::from_millis(50);
+    let node = builder(1, 0).sim_fault(0, fault).device_timeout(limit);
+    let node = node.build().unwrap();
+    let add = node.register_chip(&VECTOR_ADD).unwrap();
+    node.init().unwrap();
+    let x = [(); 3].map(|()| node.buffer::<f32>(4).unwrap());
+    let list = args().input(&x[0]).input(&x[1]).output(&x[2]);
+    let error = node
+        .run(|orch| orch.submit_next_level(&add, list, on(0)).map(drop))
+        .unwrap_err();
+    is_unusable(&error, 0);
+    assert!(error.to_string().contains("no end after 50ms"), "{error}");
     node.close().unwrap();
 }

@@ -113,6 +113,7 @@ procfork::testing::tests! {
     failures::an_orchestration_that_panics_is_a_typed_error_and_the_worker_goes_on,
     failures::an_error_of_the_orchestration_comes_back_after_started_tasks_have_ended,
     failures::a_chip_that_breaks_is_unusable_from_then_on_and_the_other_one_is_not,
+    failures::a_core_task_without_an_end_breaks_its_chip_at_the_limit_that_was_set,
     failures::dependents_of_a_failed_task_are_skipped_and_others_run,
     runs::a_submitted_run_is_advanced_while_nobody_waits,
     runs::several_threads_run_at_once,

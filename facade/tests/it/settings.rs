@@ -87,6 +87,7 @@ pub(crate) fn the_configuration_is_printed_whole() {
     let node = builder(2, 2)
         .device_memory(1 << 20)
         .address_reuse(AddressReuse::AtOnce)
+        .device_timeout(Duration::from_secs(2))
         .sim_fault(1, SimFault::Probe { times: 1 })
         .chip(1, Settings::new().cpus([0, 1, 2]).env("THREADS", "2"))
         .each_sub_worker(Settings::new().limit(Resource::OpenFiles, 64))

@@ -8,7 +8,7 @@ use device::{DeviceAddress, DeviceError, Window, WindowSide};
 use hashbrown::HashSet;
 use provenance::{Ask, DevicePtr, Operation, Revoked, Role, WorkerRef};
 
-use super::Opened;
+use super::{Failed, Opened};
 use crate::buffer::BufferCore;
 use crate::control::{ControlReply, ControlRequest, DeviceName, WireWindow, chain};
 use crate::memory_report::DeviceUsage;
@@ -43,10 +43,10 @@ impl Opened {
         request: &ControlRequest,
         buffer: Option<&BufferCore>,
         owner: WorkerRef,
-    ) -> Result<ControlReply, String> {
+    ) -> Result<ControlReply, Failed> {
         match request {
             ControlRequest::Malloc { name, bytes } => self.malloc(*name, *bytes, owner),
-            ControlRequest::Free { name } => self.free(name, owner),
+            ControlRequest::Free { name } => Ok(self.free(name, owner)?),
             ControlRequest::CopyTo {
                 name,
                 offset,
@@ -60,9 +60,9 @@ impl Opened {
                 ..
             } => self.copy_out_whole(name, *offset, *bytes, buffer, owner),
             ControlRequest::MapDomain { windows, .. } => self.map_domain(windows, buffer, owner),
-            ControlRequest::UnmapDomain { windows } => self.unmap_domain(windows, owner),
+            ControlRequest::UnmapDomain { windows } => Ok(self.unmap_domain(windows, owner)?),
             ControlRequest::MemoryReport => Ok(ControlReply::Memory(self.usage()?)),
-            _ => Err("no request about device memory".to_owned()),
+            _ => Err(Failed::text("no request about device memory")),
         }
     }
 
@@ -71,14 +71,14 @@ impl Opened {
         name: DeviceName,
         bytes: u64,
         owner: WorkerRef,
-    ) -> Result<ControlReply, String> {
+    ) -> Result<ControlReply, Failed> {
         if let Some(refused) = self.over_budget(bytes)? {
             return Ok(refused);
         }
         self.traffic.memory_calls += 1;
         let address = match self.chip.malloc(bytes) {
             Ok(address) => address,
-            Err(error) => return self.not_allocated(bytes, &error),
+            Err(error) => return self.not_allocated(bytes, error),
         };
         match self.record(name, address, bytes, Role::Allocation, owner) {
             Ok(ptr) => {
@@ -87,16 +87,16 @@ impl Opened {
             }
             Err(reason) => {
                 self.traffic.memory_calls += 1;
-                self.chip.free(address).map_err(|error| chain(&error))?;
-                Err(reason)
+                self.chip.free(address)?;
+                Err(reason.into())
             }
         }
     }
 
     /// Out of memory is an answer, everything else a failure.
-    fn not_allocated(&self, wanted: u64, error: &DeviceError) -> Result<ControlReply, String> {
+    fn not_allocated(&self, wanted: u64, error: DeviceError) -> Result<ControlReply, Failed> {
         if !matches!(error, DeviceError::OutOfMemory { .. }) {
-            return Err(chain(error));
+            return Err(error.into());
         }
         let usage = self.usage()?;
         Ok(ControlReply::OutOfMemory { wanted, usage })
@@ -163,15 +163,14 @@ impl Opened {
         bytes: u64,
         buffer: Option<&BufferCore>,
         owner: WorkerRef,
-    ) -> Result<ControlReply, String> {
+    ) -> Result<ControlReply, Failed> {
         let (buffer, len) = whole(buffer, bytes)?;
         let address = self.checked(name, offset, bytes, Operation::CopyTo, owner)?;
         let mut data = vec![0; len];
         let read = buffer.segment().read_at(0, &mut data);
         read.map_err(|error| chain(&error))?;
         self.traffic.copied_to(len);
-        let copied = self.chip.copy_to(address, &data);
-        copied.map_err(|error| chain(&error))?;
+        self.chip.copy_to(address, &data)?;
         Ok(ControlReply::Done)
     }
 
@@ -182,13 +181,12 @@ impl Opened {
         bytes: u64,
         buffer: Option<&BufferCore>,
         owner: WorkerRef,
-    ) -> Result<ControlReply, String> {
+    ) -> Result<ControlReply, Failed> {
         let (buffer, len) = whole(buffer, bytes)?;
         let address = self.checked(name, offset, bytes, Operation::CopyFrom, owner)?;
         let mut data = vec![0; len];
         self.traffic.copied_from(len);
-        let copied = self.chip.copy_from(&mut data, address);
-        copied.map_err(|error| chain(&error))?;
+        self.chip.copy_from(&mut data, address)?;
         let written = buffer.segment().write_at(0, &data);
         written.map_err(|error| chain(&error))?;
         Ok(ControlReply::Done)
@@ -214,8 +212,8 @@ impl Opened {
         windows: &[WireWindow],
         buffer: Option<&BufferCore>,
         owner: WorkerRef,
-    ) -> Result<ControlReply, String> {
-        let buffer = buffer.ok_or("the request names no buffer")?;
+    ) -> Result<ControlReply, Failed> {
+        let buffer = buffer.ok_or_else(|| Failed::text("the request names no buffer"))?;
         self.check_names(windows)?;
         let home = windows.iter().map(home_bytes).fold(0, u64::saturating_add);
         if let Some(refused) = self.over_budget(home)? {
@@ -228,8 +226,8 @@ impl Opened {
                 Err(error) => {
                     self.unmap_domain(&windows[..done], owner)?;
                     return match error {
-                        MapError::Device(error) => self.not_allocated(window.bytes, &error),
-                        MapError::Name(reason) => Err(reason),
+                        MapError::Device(error) => self.not_allocated(window.bytes, error),
+                        MapError::Name(reason) => Err(reason.into()),
                     };
                 }
             }
