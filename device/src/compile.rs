@@ -2,12 +2,16 @@
 //!
 //! ```text
 //!   kernel -> paths resolved -> preprocessed -> digest -> in the cache? -> path of the artefact
-//!             ($VAR, groups)    (all includes)             no: compile into a private file, rename it into place
+//!             ($VAR, groups)    (all includes)   ^         no: compile into a private file
+//!                                                |         the digest again: equal? rename it into place
+//!                                                +-------- another: somebody edited meanwhile
 //! ```
 //!
 //! The digest is taken of everything that decides what comes out: the sources with all that they
 //! include, the flags, and the compiler's path and version. So a changed header is found, a moved
-//! one too, and a stale kernel is never used. A warm look-up costs one run of the preprocessor. An entry
+//! one too, and a stale kernel is never used. The compiler reads the files after the preprocessor did:
+//! what was edited in between would be published under the digest of the text before, so the digest
+//! is taken again. A warm look-up costs one run of the preprocessor, a compilation one more. An entry
 //! that is damaged is compiled again.
 //!
 //! For the simulator the system compiler makes a shared library whose functions are called on the
@@ -32,6 +36,9 @@ use crate::parallel;
 use crate::platform::Platform;
 use cache::Cache;
 use toolchain::{Job, Toolchain};
+
+/// How often a kernel is compiled whose sources change meanwhile.
+const COMPILATIONS_MAX: u32 = 3;
 
 /// How to compile kernels. Start from the default.
 #[derive(Clone, Debug, Default)]
@@ -106,24 +113,42 @@ impl KernelCompiler {
         let job = self.job(kernel, source)?;
         let compiler = self.compiler.as_deref();
         let toolchain = Toolchain::find(self.platform, &job, compiler, &self.variables)?;
-        let digest = digest(&toolchain, &job)?;
-        let extension = toolchain.extension();
-        let found = self.cache.find(digest, extension);
-        if let Some(path) = found.filter(|path| toolchain.made(path)) {
-            return Ok(Artefact {
-                path,
-                digest,
-                origin: Origin::Cached,
-            });
+        self.compile_stable(&toolchain, &job)
+    }
+
+    /// Compiles sources that are the same before and after.
+    fn compile_stable(&self, toolchain: &Toolchain, job: &Job) -> Result<Artefact, CompileError> {
+        let (platform, extension) = (self.platform, toolchain.extension());
+        let mut digest = digest_of(toolchain, job)?;
+        for _ in 0..COMPILATIONS_MAX {
+            let found = self.cache.find(digest, extension);
+            if let Some(path) = found.filter(|path| toolchain.made(path)) {
+                let origin = Origin::Cached;
+                return Ok(Artefact {
+                    path,
+                    digest,
+                    origin,
+                });
+            }
+            let staged = self.cache.stage(extension)?;
+            toolchain.compile(job, &staged)?;
+            let after = digest_of(toolchain, job)?;
+            if after == digest {
+                let path = self.cache.publish(staged, digest, extension)?;
+                tracing::info!(kernel = job.kernel, %platform, "compiled a kernel");
+                let origin = Origin::Compiled;
+                return Ok(Artefact {
+                    path,
+                    digest,
+                    origin,
+                });
+            }
+            tracing::info!(kernel = job.kernel, %platform, "the sources changed meanwhile");
+            digest = after;
         }
-        let staged = self.cache.stage(extension)?;
-        toolchain.compile(&job, &staged)?;
-        let path = self.cache.publish(staged, digest, extension)?;
-        tracing::info!(kernel = kernel.name, platform = %self.platform, "compiled a kernel");
-        Ok(Artefact {
-            path,
-            digest,
-            origin: Origin::Compiled,
+        Err(CompileError::Changing {
+            kernel: job.kernel.clone(),
+            compilations: COMPILATIONS_MAX,
         })
     }
 
@@ -168,7 +193,7 @@ impl KernelCompiler {
 }
 
 /// The name of what comes out.
-fn digest(toolchain: &Toolchain, job: &Job) -> Result<Digest, CompileError> {
+fn digest_of(toolchain: &Toolchain, job: &Job) -> Result<Digest, CompileError> {
     let mut content = Vec::new();
     let mut add = |bytes: &[u8]| {
         content.extend_from_slice(&(bytes.len() as u64).to_le_bytes());

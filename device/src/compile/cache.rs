@@ -3,8 +3,10 @@
 //! An entry is one file, written under a random name and renamed into place, so that a reader sees
 //! all of it or nothing and two processes that compile the same kernel at once do not meet. An
 //! entry is never changed. Its modification time is when it was last used; what nobody used for
-//! [`UNUSED_MAX`] is removed when something new is added.
+//! [`UNUSED_MAX`] is removed when something new is added. The directory may have been somebody's
+//! before: what the cache has not named itself is not touched.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,6 +19,13 @@ use crate::compile::error::CompileError;
 
 /// How long an entry may lie unused.
 const UNUSED_MAX: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+
+/// What the cache gives its files as extensions: a shared library, an object for the cores.
+const EXTENSIONS: [&str; 2] = ["so", "o"];
+
+/// How the name of a file begins that is not published, and how many random characters follow.
+const STAGED: &str = "staged-";
+const STAGED_RANDOM: usize = 6;
 
 /// The header that every kernel may include.
 const HEADER: &str = include_str!("../../include/device_kernel.h");
@@ -62,7 +71,8 @@ impl Cache {
             .map_err(|source| self.failed("create", &self.dir, source))?;
         let mut builder = tempfile::Builder::new();
         let staged = builder
-            .prefix("staged-")
+            .prefix(STAGED)
+            .rand_bytes(STAGED_RANDOM)
             .suffix(&suffix)
             .tempfile_in(&self.dir);
         let staged = staged.map_err(|source| self.failed("write to", &self.dir, source))?;
@@ -112,7 +122,8 @@ impl Cache {
         let Ok(entries) = fs::read_dir(&self.dir) else {
             return;
         };
-        for entry in entries.flatten() {
+        let of_cache = |entry: &fs::DirEntry| is_of_cache(&entry.file_name());
+        for entry in entries.flatten().filter(of_cache) {
             let Ok(meta) = entry.metadata() else { continue };
             let unused = meta.modified().ok().and_then(|at| at.elapsed().ok());
             if meta.is_file() && unused.is_some_and(|unused| unused > UNUSED_MAX) {
@@ -129,6 +140,20 @@ impl Cache {
             source,
         }
     }
+}
+
+/// Whether a name is one that the cache gives: to an entry, or to a file that is not published.
+fn is_of_cache(name: &OsStr) -> bool {
+    let parts = name.to_str().and_then(|name| name.rsplit_once('.'));
+    let Some((stem, extension)) = parts else {
+        return false;
+    };
+    let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_entry = stem.len() == 2 * size_of::<Digest>() && stem.bytes().all(is_hex);
+    let is_staged = stem.strip_prefix(STAGED).is_some_and(|random| {
+        random.len() == STAGED_RANDOM && random.bytes().all(|it| it.is_ascii_alphanumeric())
+    });
+    EXTENSIONS.contains(&extension) && (is_entry || is_staged)
 }
 
 /// Writes the header beside its place and renames it there.

@@ -70,6 +70,17 @@ pub enum CompileError {
         /// All that it wrote.
         output: String,
     },
+    /// The sources were never the same before and after a compilation.
+    #[error(
+        "compile kernel `{kernel}`: its sources changed during each of {compilations} compilations; \
+         stop what writes them, and use no __TIME__"
+    )]
+    Changing {
+        /// The kernel.
+        kernel: String,
+        /// How often it was compiled.
+        compilations: u32,
+    },
     /// The compiler could not be started.
     #[error("start `{command}` for kernel `{kernel}`")]
     Start {

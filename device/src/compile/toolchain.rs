@@ -138,6 +138,11 @@ impl Toolchain {
 }
 
 fn run(job: &Job, command: &mut Command) -> Result<Output, CompileError> {
+    // A kernel that names its `__TIME__` would be another one at every look; with a fixed time of
+    // day, as reproducible builds have it, it is found again.
+    if std::env::var_os(SOURCE_TIME).is_none() {
+        command.env(SOURCE_TIME, "0");
+    }
     // The text of errors is read by people and compared by tests: not translated.
     let output = command.env("LC_ALL", "C").output();
     output.map_err(|source| CompileError::Start {
@@ -226,6 +231,9 @@ fn search(platform: Platform, job: &Job, variables: &Variables) -> Result<PathBu
         advice,
     })
 }
+
+/// What compilers take for the present time, in seconds since 1970.
+const SOURCE_TIME: &str = "SOURCE_DATE_EPOCH";
 
 const HOST_ADVICE: &str = "install a C/C++ compiler, or set CC and CXX";
 const CHIP_ADVICE: &str =

@@ -2,6 +2,7 @@
 //! wrong.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use device::{
@@ -221,6 +222,83 @@ fn a_kernel_is_compiled_once_per_content_of_all_that_it_includes() {
         Origin::Compiled,
         "flags count"
     );
+}
+
+/// A compiler that moves what lies under `pending` into `n.h` before each compilation (not before the
+/// preprocessor runs): somebody who saves in that moment.
+fn editing_compiler(bench: &Bench) -> PathBuf {
+    let (path, src) = (bench.dir.path().join("cc"), bench.src());
+    let src = src.display();
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *--version*|*-E*) ;; *)\n\
+         next=$(ls {src}/pending* 2>/dev/null | head -n 1)\n\
+         if [ -n \"$next\" ]; then mv \"$next\" {src}/n.h; fi ;;\nesac\nexec cc \"$@\"\n"
+    );
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn an_edit_during_a_compilation_is_not_published_under_the_digest_before() {
+    let bench = Bench::new();
+    bench.write("local.c", LOCAL_SOURCE);
+    bench.write("n.h", "#define N 0\n");
+    let options = CompileOptions {
+        compiler: Some(editing_compiler(&bench)),
+        ..bench.options()
+    };
+    let compiler = KernelCompiler::new(SIM, &options);
+    bench.write("pending", "#define N 1\n");
+    let edited = compiler.compile(&LOCAL).unwrap();
+    assert_eq!(edited.origin, Origin::Compiled);
+    let again = compiler.compile(&LOCAL).unwrap();
+    assert_eq!(
+        (again.origin, &again.path),
+        (Origin::Cached, &edited.path),
+        "it is found under the content that it was made of"
+    );
+
+    bench.write("n.h", "#define N 0\n");
+    let reverted = compiler.compile(&LOCAL).unwrap();
+    assert_eq!(
+        reverted.origin,
+        Origin::Compiled,
+        "nothing was published for the content before"
+    );
+    let code = |artefact: &Artefact| fs::read(&artefact.path).unwrap();
+    assert_ne!(code(&reverted), code(&edited));
+
+    for (number, value) in [2, 3, 4].into_iter().enumerate() {
+        bench.write(&format!("pending{number}"), &format!("#define N {value}\n"));
+    }
+    bench.write("n.h", "#define N 9\n");
+    let published = bench.cached();
+    let error = compiler.compile(&LOCAL).unwrap_err();
+    assert_eq!(
+        bench.text(&error),
+        "compile kernel `local`: its sources changed during each of 3 compilations; \
+         stop what writes them, and use no __TIME__"
+    );
+    assert_eq!(
+        bench.cached().len(),
+        published.len(),
+        "nothing of it is kept"
+    );
+}
+
+#[test]
+fn a_kernel_that_names_its_time_is_found_again() {
+    let bench = Bench::new();
+    bench.write("local.c", LOCAL_SOURCE);
+    let time = "static const char *volatile time = __DATE__ \" \" __TIME__;\n";
+    bench.write("n.h", &format!("{time}#define N (time[0] == 0)\n"));
+    let first = bench.compile(&LOCAL).unwrap();
+    if std::env::var_os("SOURCE_DATE_EPOCH").is_none() {
+        let (code, fixed) = (fs::read(&first.path).unwrap(), b"Jan  1 1970 00:00:00\0");
+        assert!(code.windows(fixed.len()).any(|at| at == fixed));
+    }
+    assert_eq!(bench.compile(&LOCAL).unwrap().origin, Origin::Cached);
 }
 
 /// A disk that was full, a power cut: the entry is there and is not what was compiled.

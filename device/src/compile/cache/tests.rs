@@ -56,6 +56,37 @@ fn what_nobody_used_for_two_weeks_goes_and_what_was_used_stays() {
     assert!(used.exists() && new.exists());
 }
 
+/// The directory may be a home or a project: only what the cache has named goes.
+#[test]
+fn old_files_that_the_cache_did_not_name_stay() {
+    let (_dir, cache) = cache();
+    let day = Duration::from_secs(24 * 60 * 60);
+    let entry = publish(&cache, "old");
+    let digest = Digest::of(b"a stranger's");
+    let strangers = [
+        "thesis.tex".to_owned(),
+        "libother.so".to_owned(),
+        "main.o".to_owned(),
+        "staged-changes.o".to_owned(),
+        format!("{digest}"),
+        format!("{digest}.txt"),
+        format!("{digest:#}.so"),
+        format!("{digest}0.so"),
+    ]
+    .map(|name| entry.with_file_name(name));
+    let staged = entry.with_file_name("staged-Ab3xYz.so");
+    for path in strangers.iter().chain([&staged]) {
+        fs::write(path, "kept").unwrap();
+        age(path, 400 * day);
+    }
+    age(&entry, 15 * day);
+    publish(&cache, "new");
+    let gone = |path: &&PathBuf| !path.exists();
+    assert_eq!(strangers.iter().find(gone), None);
+    assert!(!entry.exists(), "an entry that nobody used goes");
+    assert!(!staged.exists(), "what a crash left goes");
+}
+
 #[test]
 fn the_header_is_written_once_and_whole() {
     let (_dir, cache) = cache();
