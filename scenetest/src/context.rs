@@ -224,7 +224,7 @@ impl<'s> SceneContext<'s> {
         self.compared |= compared.iter().any(|one| one.elements > 0);
         let wrong: Vec<String> = compared
             .iter()
-            .filter(|one| one.wrong > 0)
+            .filter(|one| !one.holds())
             .map(Comparison::to_string)
             .collect();
         self.reporter.send(&Event::Compared {
@@ -251,7 +251,10 @@ impl<'s> SceneContext<'s> {
             }
             _ => match self.scene.reference {
                 Some(reference) => reference(self.case, &self.inputs),
-                None => Ok(actual.clone()),
+                None => {
+                    golden::refuse_unwritten(actual)?;
+                    Ok(actual.clone())
+                }
             },
         }
     }

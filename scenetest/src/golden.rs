@@ -10,7 +10,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::compare::{CompareError, Tolerance, compare};
+use crate::compare::{CompareError, Tolerance, compare, unwritten};
 use crate::safetensors::{self, Malformed};
 use crate::tensor::{HostTensor, Tensors};
 
@@ -30,6 +30,15 @@ pub(crate) enum GoldenError {
     Malformed { path: PathBuf, source: Malformed },
     #[error("write the golden file {path}", path = path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error(
+        "make a golden file of output `{name}` {shape:?}: {unwritten} of its {elements} elements were never written"
+    )]
+    Unwritten {
+        name: String,
+        shape: Vec<usize>,
+        unwritten: usize,
+        elements: usize,
+    },
     #[error("{UPDATE}={value}: it is neither true (1, true) nor false (0, false, empty)")]
     Unclear { value: String },
     #[error(
@@ -100,6 +109,22 @@ impl Drop for Rewrite {
         // Usually nobody wrote it, or it has the file's name.
         let _ = fs::remove_file(&self.staged);
     }
+}
+
+/// Refuses outputs that nobody wrote: where there is no reference they would be what is expected from then on.
+pub(crate) fn refuse_unwritten(outputs: &Tensors) -> Result<(), GoldenError> {
+    for (name, tensor) in outputs.iter() {
+        let unwritten = unwritten(tensor);
+        if unwritten > 0 {
+            return Err(GoldenError::Unwritten {
+                name: name.to_owned(),
+                shape: tensor.shape().to_vec(),
+                unwritten,
+                elements: tensor.len(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Writes what the file at `path` is to say; returns what will change, nothing if it says so already.

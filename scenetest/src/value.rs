@@ -107,6 +107,11 @@ impl Reader {
         bytes == self.poison
     }
 
+    /// Whether no run writes such elements by chance: an integer of 8 or 16 bits is in the pattern too often.
+    pub(crate) fn poison_is_rare(&self) -> bool {
+        self.bytes >= 4 || self.value(self.poison).is_nan()
+    }
+
     /// Overwrites all elements.
     pub(crate) fn poison(&self, elements: &mut [u8]) {
         elements

@@ -23,6 +23,29 @@ fn only_an_explicit_true_value_asks_for_rewriting() {
 }
 
 #[test]
+fn outputs_that_nobody_wrote_make_no_golden_file() {
+    fn poisoned<T: facade::Element>(values: &[T], first: usize) -> Result<(), String> {
+        let whole = HostTensor::new(values, &[values.len()]).expect("it fits");
+        let reader = crate::value::Reader::of(T::DTYPE).expect("readable");
+        let mut bytes = whole.as_bytes().to_vec();
+        reader.poison(&mut bytes[..first * reader.bytes]);
+        let tensor = HostTensor::from_bytes(T::DTYPE, whole.shape(), &bytes).expect("it fits");
+        refuse_unwritten(&Tensors::new().with("z", tensor)).map_err(|error| error.to_string())
+    }
+    let error = poisoned(&[1_i32, 2, 3], 2).expect_err("two are as before");
+    assert_eq!(
+        error,
+        "make a golden file of output `z` [3]: 2 of its 3 elements were never written"
+    );
+    assert!(poisoned(&[1.0_f32, 2.0], 1).is_err());
+    assert!(poisoned(&[1_u64, 2], 1).is_err());
+    // Some of a narrow integer may be so by chance, all of them are not.
+    assert!(poisoned(&[1_u8, 2], 2).is_err() && poisoned(&[1_i16, 2], 2).is_err());
+    assert_eq!(poisoned(&[1_u8, 2], 1), Ok(()));
+    assert_eq!(poisoned(&[1_i32, 2], 0), Ok(()));
+}
+
+#[test]
 fn a_ci_host_refuses() {
     let on = |name: &'static str, value: &'static str| {
         refuse_on_ci(move |asked| (asked == name).then(|| value.to_owned()))

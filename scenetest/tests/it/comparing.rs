@@ -38,11 +38,17 @@ pub(crate) fn an_output_that_nobody_wrote_is_told_from_a_wrong_one() {
 }
 
 pub(crate) fn a_comparison_of_nothing_is_no_pass() {
-    let report = report(&["--case", "compares_nothing", "--case", "empty_output"]);
-    for name in ["compares_nothing::case", "empty_output::case"] {
-        report
-            .case(name)
-            .is("failed", "it compared nothing with its reference");
+    let names = ["compares_nothing", "empty_output", "one_empty_output"];
+    let args: Vec<&str> = names.iter().flat_map(|name| ["--case", *name]).collect();
+    let report = report(&args);
+    report
+        .case("compares_nothing::case")
+        .is("failed", "it compared nothing with its reference");
+    for (name, text) in [
+        ("empty_output::case", "output `y` [0]: it is empty"),
+        ("one_empty_output::case", "output `z` [0]: it is empty"),
+    ] {
+        report.case(name).is("failed", text);
     }
     assert_eq!(report.code, 1);
 }

@@ -279,6 +279,17 @@ fn comparing() -> Vec<Scene> {
         })
         .case(Case::new("case").devices(0))
         .reference(|_, _| Ok(Tensors::new().with("y", HostTensor::new::<f32>(&[], &[0])?))),
+        Scene::new("one_empty_output", |cx| {
+            cx.rounds(|round| {
+                round.produced("y", HostTensor::zeros::<f32>(&[2])?)?;
+                round.produced("z", HostTensor::zeros::<f32>(&[0])?)
+            })
+        })
+        .case(Case::new("case").devices(0))
+        .reference(|_, _| {
+            let y = Tensors::new().with("y", HostTensor::zeros::<f32>(&[2])?);
+            Ok(y.with("z", HostTensor::zeros::<f32>(&[0])?))
+        }),
         Scene::new("other_shape", |cx| {
             cx.rounds(|round| round.produced("y", HostTensor::zeros::<f32>(&[2, 3])?))
         })

@@ -135,7 +135,18 @@ const MODEL: &[(&str, &str, &str, bool)] = &[
         "compared nothing",
         false,
     ),
-    ("empty_output::case", "failed", "compared nothing", false),
+    (
+        "empty_output::case",
+        "failed",
+        "output `y` [0]: it is empty, so nothing was compared",
+        false,
+    ),
+    (
+        "one_empty_output::case",
+        "failed",
+        "output `z` [0]: it is empty, so nothing was compared",
+        false,
+    ),
     (
         "other_shape::case",
         "failed",
