@@ -2,8 +2,9 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 
-use facade::FaultKind;
+use facade::{FaultKind, MemoryError, RemoteError, RunError, StartError};
 
 /// What the body of a scene returns when it does not pass.
 ///
@@ -75,8 +76,9 @@ impl fmt::Display for Failure {
 
 /// An error with all of its causes. (That is why a failure is no [`Error`] itself.)
 ///
-/// A device that became unusable is known from the error itself: what is out of the pool then does not
-/// depend on the scene.
+/// A device that became unusable is known from the error itself or from one of its causes: what is out of the pool
+/// then does not depend on the scene. (An error type of the scene's own must have facade's error as its `source`;
+/// `#[error(transparent)]` hides it.)
 impl<E: Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         let kind = kind_of(&error);
@@ -96,13 +98,39 @@ impl<E: Error + 'static> From<E> for Failure {
 }
 
 fn kind_of(error: &(dyn Error + 'static)) -> FailureKind {
-    let remote = error.downcast_ref().and_then(facade::Error::remote);
-    match remote {
-        Some(remote) if remote.kind == FaultKind::Unusable => {
-            FailureKind::ChipUnusable(remote.chip_index())
-        }
-        _ => FailureKind::Failed,
+    in_chain(error).unwrap_or(FailureKind::Failed)
+}
+
+fn in_chain(error: &(dyn Error + 'static)) -> Option<FailureKind> {
+    unusable(error).or_else(|| in_chain(error.source()?))
+}
+
+/// What this one error of a chain says of a device that cannot be used any more.
+fn unusable(error: &(dyn Error + 'static)) -> Option<FailureKind> {
+    if let Some(remote) = error.downcast_ref::<RemoteError>() {
+        return of_remote(remote);
     }
+    let whole = error.downcast_ref::<facade::Error>();
+    let whole = whole.or_else(|| error.downcast_ref().map(Box::<facade::Error>::as_ref));
+    let whole = whole.or_else(|| error.downcast_ref().map(Arc::<facade::Error>::as_ref));
+    match whole {
+        Some(facade::Error::Orchestration(own)) => in_chain(&**own),
+        Some(whole) => of_remote(whole.remote()?),
+        None => of_remote(part(error)?.remote()?),
+    }
+}
+
+/// An error that is one of several kinds of the facade's, as that.
+fn part(error: &(dyn Error + 'static)) -> Option<facade::Error> {
+    let run = error.downcast_ref::<RunError>().cloned().map(Into::into);
+    let start = || error.downcast_ref::<StartError>().cloned().map(Into::into);
+    let memory = || error.downcast_ref::<MemoryError>().cloned().map(Into::into);
+    run.or_else(start).or_else(memory)
+}
+
+fn of_remote(remote: &RemoteError) -> Option<FailureKind> {
+    let is_unusable = remote.kind == FaultKind::Unusable;
+    is_unusable.then(|| FailureKind::ChipUnusable(remote.chip_index()))
 }
 
 #[cfg(test)]

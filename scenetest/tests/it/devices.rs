@@ -158,6 +158,28 @@ pub(crate) fn a_late_peer_and_a_starved_machine_are_no_hang() {
     }
 }
 
+/// Scenes have error types of their own.
+pub(crate) fn a_chip_that_breaks_is_out_of_the_pool_whatever_the_scene_makes_of_the_error() {
+    for way in [
+        "as_a_cause",
+        "in_a_box",
+        "and_shares_it",
+        "in_an_orchestration",
+        "in_part",
+    ] {
+        let name = format!("breaks_its_chip_{way}");
+        let pool = ["--device", "0,1", "--json"];
+        let mut program = program(&[&["--case", &name][..], &pool].concat());
+        let faulty = program
+            .env(FIXTURES, "more")
+            .env("SCENETEST_BAD_DEVICE", "0");
+        let report = Report::of(ran(faulty));
+        let case = report.case(&format!("{name}::case"));
+        case.is("failed", "task `twice`");
+        assert_eq!(report.json["broken_devices"], json!([0]), "{name}");
+    }
+}
+
 /// DV-5, from a task on the device to the pool: nobody but the simulator knows of the fault.
 pub(crate) fn a_chip_that_breaks_in_a_run_is_out_of_the_pool() {
     let run = |devices: &str, names: &[&str]| {

@@ -46,6 +46,7 @@ fn main() -> std::process::ExitCode {
         devices::a_case_that_met_a_broken_device_runs_once_more_elsewhere,
         devices::cases_behind_a_broken_device_run_elsewhere_or_are_said_not_to_have_run,
         devices::a_chip_that_breaks_in_a_run_is_out_of_the_pool,
+        devices::a_chip_that_breaks_is_out_of_the_pool_whatever_the_scene_makes_of_the_error,
         devices::a_late_peer_and_a_starved_machine_are_no_hang,
         ending::a_stuck_grandchild_is_found_and_shown,
         ending::a_stuck_grandchild_is_named_every_time_under_load,
