@@ -17,7 +17,7 @@ use taskgraph::BufferId;
 use super::Engine;
 use super::core::{Core, DeviceUse, Hold};
 use crate::buffer::Use;
-use crate::error::Name;
+use crate::error::{Name, WorkerDied};
 
 /// The copies that are under way.
 #[derive(Default)]
@@ -31,6 +31,8 @@ pub(super) struct Copies {
 pub(crate) enum NotSubmitted {
     /// The graph refused it.
     Graph(taskgraph::SubmitError),
+    /// The graph refused it for want of a worker that has died.
+    Died(WorkerDied),
     /// The host copies what it would use.
     HostCopy {
         /// The device memory.

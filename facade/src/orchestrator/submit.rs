@@ -14,7 +14,7 @@ use crate::args::{ArgList, Backing};
 use crate::buffer::Use;
 use crate::callable::{CallableKind, Callee};
 use crate::desk::copy_of;
-use crate::engine::{DeviceHold, DeviceUse, GraphRecord, Hold, NewTask, NotSubmitted};
+use crate::engine::{Core, DeviceHold, DeviceUse, GraphRecord, Hold, NewTask, NotSubmitted};
 use crate::error::{BufferError, Error, Name, SubmitError, TaskCause, WorkerDied};
 use crate::graph::{Cached, Heap, Misfit, places};
 use crate::wire::{self, Payload};
@@ -98,10 +98,11 @@ impl Orchestrator<'_> {
             span: span_of(callee.name),
         };
         let span = task.span.clone();
-        let submitted = self
-            .engine
-            .attempt(is_full, |core| core.submit(self.run, &mut task));
-        let id = submitted.map_err(|source| self.refused_by_graph(callee.name, source))?;
+        let submitted = self.engine.attempt(is_full, |core| {
+            let submitted = core.submit(self.run, &mut task);
+            submitted.map_err(|refused| self.with_death(core, refused))
+        });
+        let id = submitted.map_err(|source| Self::refused_by_graph(callee.name, source))?;
         span.record("task", id.slot);
         Ok(self.submitted(id))
     }
@@ -162,7 +163,7 @@ impl Orchestrator<'_> {
             Err(NotSubmitted::Graph(source)) if is_about_workers(&source) => {
                 Ok(Err(Misfit::Target(source)))
             }
-            Err(source) => Err(self.refused_by_graph(name, source).into()),
+            Err(source) => Err(Self::refused_by_graph(name, source).into()),
         }
     }
 
@@ -217,11 +218,28 @@ impl Orchestrator<'_> {
         Ok(())
     }
 
-    /// Names the dead worker, where that is why the graph refused.
-    fn refused_by_graph(&self, name: &Name, refused: NotSubmitted) -> SubmitError {
+    /// Names the dead worker, where that is why the graph refused: asked in the same step, since a lost worker may be
+    /// back a moment later.
+    fn with_death(&self, core: &Core, refused: NotSubmitted) -> NotSubmitted {
+        use taskgraph::SubmitError::{TooFewSubWorkers, WorkerLost};
+        let died = match refused {
+            NotSubmitted::Graph(WorkerLost { worker }) => match core.loss(worker) {
+                Some(TaskCause::WorkerDied(died)) => Some(WorkerDied::clone(died)),
+                _ => None,
+            },
+            NotSubmitted::Graph(TooFewSubWorkers { .. }) => {
+                core.first_death(self.plan.n_next_level())
+            }
+            _ => None,
+        };
+        died.map_or(refused, NotSubmitted::Died)
+    }
+
+    fn refused_by_graph(name: &Name, refused: NotSubmitted) -> SubmitError {
         let callable = Arc::clone(name);
         let source = match refused {
             NotSubmitted::Graph(source) => source,
+            NotSubmitted::Died(died) => return SubmitError::WorkerDied { callable, died },
             NotSubmitted::HostCopy { buffer, how } => {
                 let how = copy_of(how);
                 return SubmitError::HostCopy {
@@ -231,19 +249,6 @@ impl Orchestrator<'_> {
                 };
             }
         };
-        if let taskgraph::SubmitError::WorkerLost { worker } = source
-            && let Some(TaskCause::WorkerDied(died)) = self.engine.core().loss(worker)
-        {
-            return SubmitError::WorkerDied {
-                callable,
-                died: WorkerDied::clone(died),
-            };
-        }
-        if let taskgraph::SubmitError::TooFewSubWorkers { .. } = source
-            && let Some(died) = self.engine.core().first_death(self.plan.n_next_level())
-        {
-            return SubmitError::WorkerDied { callable, died };
-        }
         match source {
             taskgraph::SubmitError::RunClosed { .. } => SubmitError::Cancelled { callable },
             reason => SubmitError::Graph { callable, reason },
