@@ -4,9 +4,11 @@
 //!            pidfd readable                      nothing of it runs any more, or FOLLOW is over
 //!   Going --------------------> Following ------------------------------------> finish
 //!     |                                                                           ^
-//!     | deadline: HUNG block, SIGTERM            pidfd readable, or GRACE is over |
+//!     | over: HUNG block, SIGTERM                pidfd readable, or GRACE is over |
 //!     `---------------------------> Asked ---------------------------------------'
 //! ```
+//!
+//! It is over by its deadline, by its own word, or by a signal to the runner; a second signal ends the grace.
 //!
 //! `finish` kills what is left in its group, sweeps whatever else descends from it, joins the
 //! output, and judges. No step waits for the case: the runner looks after others meanwhile.
@@ -60,6 +62,8 @@ pub(crate) struct Running {
     /// Where the workers of the case say what they are doing.
     board: Board,
     hung: Option<(String, String)>,
+    /// The signal that ends it together with the session.
+    cut: Option<&'static str>,
     /// The golden file that it rewrites if it passes.
     golden: Option<Rewrite>,
     /// Where its processes wait when they crash.
@@ -140,6 +144,7 @@ impl Running {
             },
             board,
             hung: None,
+            cut: None,
             golden,
             desk,
             crashes: 0,
@@ -187,19 +192,49 @@ impl Running {
                     until: now + FOLLOW,
                 }
             }
-            Phase::Going { .. } if self.heard.time_is_over => {
-                self.time_out("it said so itself", stacks)
-            }
-            Phase::Going { deadline } if now >= deadline => {
-                self.time_out("its time is over", stacks)
+            Phase::Going { deadline } => {
+                if let Some(why) = self.why_over(now, deadline) {
+                    self.time_out(why, stacks);
+                }
             }
             Phase::Asked { until } if ended || now >= until => return Ok(true),
-            Phase::Going { .. } | Phase::Asked { .. } | Phase::Following { .. } => {}
+            Phase::Asked { .. } | Phase::Following { .. } => {}
         }
         Ok(match self.phase {
             Phase::Following { until } => now >= until || !self.something_runs(others),
             _ => false,
         })
+    }
+
+    /// Why a case that goes on is to end now.
+    fn why_over(&self, now: Instant, deadline: Instant) -> Option<&'static str> {
+        if self.heard.time_is_over {
+            return Some("it said so itself");
+        }
+        self.cut
+            .or_else(|| (now >= deadline).then_some("its time is over"))
+    }
+
+    /// A signal ends the session: at its next turn the case is shown and asked to end, unless it has ended.
+    pub(crate) fn cut(&mut self, signal: &'static str) {
+        self.cut = Some(signal);
+    }
+
+    /// Ends it at its next turn, unshown and unasked, unless it has ended.
+    pub(crate) fn end_now(&mut self, why: &str) {
+        if matches!(self.phase, Phase::Following { .. }) || self.has_ended() {
+            return;
+        }
+        let (name, elapsed, devices) = (&self.name, self.started.elapsed(), &self.devices);
+        self.hung.get_or_insert_with(|| {
+            let seconds = elapsed.as_secs_f64();
+            let block = format!(
+                "HUNG {name} after {seconds:.1} s, limit {why}, devices {devices:?}\n  ended at once: nobody looked where it stood\n"
+            );
+            (why.to_owned(), block)
+        });
+        let until = Instant::now();
+        self.phase = Phase::Asked { until };
     }
 
     /// Reads the stacks of what crashed, and lets it go on to its end.
@@ -222,7 +257,7 @@ impl Running {
     }
 
     /// Describes where everything stands, and asks the process to end.
-    pub(crate) fn time_out(&mut self, why: &str, stacks: &mut Stacks) {
+    fn time_out(&mut self, why: &str, stacks: &mut Stacks) {
         let elapsed = self.started.elapsed();
         let limit = match self.phase {
             Phase::Going { deadline } => {

@@ -49,7 +49,7 @@ pub(crate) struct Session<'s, 'a> {
     began_ns: u64,
     /// Set when no further case is to be started, with the reason.
     stopping: Option<String>,
-    interrupted: Option<String>,
+    interrupted: Option<&'static str>,
 }
 
 impl<'s, 'a> Session<'s, 'a> {
@@ -230,7 +230,7 @@ impl<'s, 'a> Session<'s, 'a> {
         }
     }
 
-    /// SIGUSR1 shows where everything stands; SIGINT and SIGTERM end the session.
+    /// SIGUSR1 shows where everything stands; SIGINT and SIGTERM end the session, and each further one at once.
     fn look_at_signals(&mut self) -> io::Result<()> {
         while let Some(signal) = self.signals.read_signal()? {
             if signal.ssi_signo == Number::SIGUSR1 as u32 {
@@ -241,16 +241,21 @@ impl<'s, 'a> Session<'s, 'a> {
                 continue;
             }
             let name = Number::try_from(signal.ssi_signo as i32).map_or("a signal", Number::as_str);
-            if self.interrupted.is_some() {
-                return Err(io::Error::other(format!("{name} came twice")));
-            }
-            self.interrupted = Some(name.to_owned());
-            self.stop(format!("{name} ended the session"));
-            for running in &mut self.running {
-                running.time_out(name, &mut self.stacks);
-            }
+            self.interrupt(name);
         }
         Ok(())
+    }
+
+    /// Hosts of CI send a second signal when the first has not ended everything soon.
+    fn interrupt(&mut self, signal: &'static str) {
+        if let Some(first) = self.interrupted {
+            let why = format!("{signal} after {first}");
+            self.running.iter_mut().for_each(|one| one.end_now(&why));
+            return;
+        }
+        self.interrupted = Some(signal);
+        self.stop(format!("{signal} ended the session"));
+        self.running.iter_mut().for_each(|one| one.cut(signal));
     }
 
     fn look_at_time(&mut self) -> io::Result<()> {
@@ -272,6 +277,8 @@ impl<'s, 'a> Session<'s, 'a> {
         let mut at = 0;
         let before = self.running.len();
         while at < self.running.len() {
+            // Showing where a case stands takes a while, and after each of them somebody may be in a hurry.
+            self.look_at_signals()?;
             if self.running[at].advance(&all, &mut self.stacks)? {
                 let running = self.running.swap_remove(at);
                 let began = running.started.saturating_duration_since(self.begin);
@@ -344,7 +351,7 @@ impl<'s, 'a> Session<'s, 'a> {
             began_ns: self.began_ns,
             elapsed: self.begin.elapsed(),
             broken_devices: self.pool.broken().to_vec(),
-            interrupted: self.interrupted,
+            interrupted: self.interrupted.map(str::to_owned),
         }
     }
 }

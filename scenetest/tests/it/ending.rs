@@ -6,7 +6,7 @@ use std::process::Stdio;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::{FIXTURES, Load, make_gate, program, ran, report, still_running};
+use crate::support::{FIXTURES, Load, Report, make_gate, program, ran, report, still_running};
 
 pub(crate) fn a_stuck_grandchild_is_found_and_shown() {
     let report = report(&["--case", "hangs_in_grandchild"]);
@@ -233,17 +233,10 @@ pub(crate) fn the_sessions_time_ends_everything() {
     assert_eq!(still_running(), Vec::<String>::new());
 }
 
-pub(crate) fn an_interrupt_ends_everything_and_reports() {
-    let args = [
-        "--case",
-        "ignores_sigterm",
-        "--case",
-        "passes",
-        "--max-parallel",
-        "1",
-        "--json",
-    ];
-    let mut runner = program(&args)
+/// Signals a session when it has started a case that is stuck, the last one; gives its report.
+fn interrupted(signals: &[Signal]) -> serde_json::Value {
+    let names = ["--case", "ignores_sigterm", "--case", "passes"];
+    let mut runner = program(&[&names[..], &["--max-parallel", "1", "--json"]].concat())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -259,7 +252,9 @@ pub(crate) fn an_interrupt_ends_everything_and_reports() {
         );
     }
     let pid = Pid::from_raw(i32::try_from(runner.id()).expect("a pid"));
-    kill(pid, Signal::SIGTERM).expect("it runs");
+    for signal in signals {
+        kill(pid, *signal).expect("it runs");
+    }
     let mut json = String::new();
     runner
         .stdout
@@ -270,9 +265,32 @@ pub(crate) fn an_interrupt_ends_everything_and_reports() {
     display.read_to_string(&mut line).expect("text");
     let code = runner.wait().expect("it ends").code();
     assert_eq!(code, Some(130), "{line}");
-    let report: serde_json::Value = serde_json::from_str(&json).expect("a report");
+    assert_eq!(still_running(), Vec::<String>::new());
+    serde_json::from_str(&json).expect("a report")
+}
+
+pub(crate) fn an_interrupt_ends_everything_and_reports() {
+    let report = interrupted(&[Signal::SIGTERM]);
     assert_eq!(report["interrupted"], "SIGTERM");
     let names: Vec<_> = report["cases"].as_array().expect("a list").iter().collect();
     assert_eq!(names.len(), 2);
-    assert_eq!(still_running(), Vec::<String>::new());
+}
+
+/// A host of CI sends one signal, and soon another.
+pub(crate) fn a_second_interrupt_ends_at_once_what_is_left_and_reports() {
+    procfork::adopt_orphans(true).expect("it is allowed");
+    let report = interrupted(&[Signal::SIGINT, Signal::SIGTERM]);
+    let cases = report["cases"].as_array().expect("a list");
+    let kinds: Vec<_> = cases.iter().map(|case| &case["outcome"]["kind"]).collect();
+    assert_eq!(kinds, ["passed", "timed_out"]);
+}
+
+/// The signal comes when the case has ended and before the runner has looked.
+pub(crate) fn a_case_that_has_ended_is_not_timed_out_by_an_interrupt() {
+    let args = ["--case", "interrupts_its_runner", "--json"];
+    let report = Report::of(ran(program(&args).env(FIXTURES, "more")));
+    assert_eq!(report.json["interrupted"], "SIGTERM");
+    let case = report.case("interrupts_its_runner::case");
+    case.is("passed", "");
+    assert_eq!((report.code, case.text("hung")), (130, ""));
 }

@@ -59,6 +59,8 @@ fn main() -> std::process::ExitCode {
         ending::what_a_case_leaves_behind_is_named_and_ended,
         ending::the_sessions_time_ends_everything,
         ending::an_interrupt_ends_everything_and_reports,
+        ending::a_second_interrupt_ends_at_once_what_is_left_and_reports,
+        ending::a_case_that_has_ended_is_not_timed_out_by_an_interrupt,
         golden::a_missing_golden_file_is_a_failure_with_its_path,
         golden::a_golden_file_is_rewritten_only_when_asked_for_and_that_is_no_pass,
         golden::rewriting_is_refused_on_a_ci_host,
