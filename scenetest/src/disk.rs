@@ -1,8 +1,8 @@
 //! Every scene on disk is in the program: nothing is left out for lack of a line in a list.
 //!
 //! A scene program whose `main.rs` stands in a directory of its own is checked against that
-//! directory: each `Scene::new(` in a file of it must be the place of a scene that was given to
-//! [`main`](crate::main). Where the sources are not there, on another machine, there is nothing to check.
+//! directory and those below it: each `Scene::new(` in a file there must be the place of a scene that was given to
+//! [`main`](crate::main). A directory below with a `main.rs` is another program. Where the sources are not there, on another machine, there is nothing to check.
 
 use std::collections::HashSet;
 use std::fs;
@@ -37,11 +37,7 @@ pub(crate) fn check(sources: Sources, scenes: &[Scene]) -> Result<(), NotListed>
         .iter()
         .map(|scene| (root.join(scene.place.file()), scene.place.line()))
         .collect();
-    let Ok(entries) = fs::read_dir(&dir) else {
-        return Ok(());
-    };
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    files.retain(|file| file.extension().is_some_and(|ending| ending == "rs"));
+    let mut files = files_below(&dir);
     files.sort();
     for file in files {
         let text = fs::read_to_string(&file).unwrap_or_default();
@@ -52,6 +48,25 @@ pub(crate) fn check(sources: Sources, scenes: &[Scene]) -> Result<(), NotListed>
         }
     }
     Ok(())
+}
+
+/// The Rust files of a program. What cannot be read is not there: the compiler has said so. Links to directories are
+/// not followed, so that none leads back.
+fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let (mut files, mut dirs) = (Vec::new(), vec![dir.to_owned()]);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if !path.join("main.rs").exists() {
+                    dirs.push(path);
+                }
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files
 }
 
 /// What paths of the compiler are relative to, and the directory of the program, if it has one of

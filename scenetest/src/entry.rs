@@ -268,7 +268,7 @@ fn write_stdout(what: &str, text: &str) -> Result<(), MainError> {
 ///
 /// A scene that is there twice is an error of the program at its start. So is one that is missing from
 /// the list, if the `main.rs` stands in a directory of its own, as `scenes/main.rs`: every
-/// `Scene::new(` in a file there must be in the list.
+/// `Scene::new(` in a file there, or in a directory below it, must be in the list.
 #[macro_export]
 macro_rules! main {
     ($($scene:path),+ $(,)?) => {

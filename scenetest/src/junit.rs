@@ -37,27 +37,15 @@ fn case(xml: &mut String, case: &CaseReport) {
         escaped(class),
         escaped(name)
     );
-    let why = escaped(case.outcome.why());
-    let _ = match &case.outcome {
-        Outcome::Passed => Ok(()),
-        Outcome::Failed { .. } => write!(xml, "<failure message=\"{why}\"/>"),
-        Outcome::TimedOut { .. } => {
-            let block = escaped(case.hung.as_deref().unwrap_or(""));
-            write!(
-                xml,
-                "<failure type=\"timeout\" message=\"{why}\">{block}</failure>"
-            )
-        }
+    match &case.outcome {
+        Outcome::Passed => {}
+        Outcome::Failed { .. } => element(xml, "failure", None, case),
+        Outcome::TimedOut { .. } => element(xml, "failure", Some("timeout"), case),
         Outcome::Crashed { .. } | Outcome::NotRun { .. } | Outcome::Rewritten { .. } => {
-            let block = escaped(case.crash.as_deref().unwrap_or(""));
-            write!(
-                xml,
-                "<error type=\"{}\" message=\"{why}\">{block}</error>",
-                case.outcome.kind()
-            )
+            element(xml, "error", Some(case.outcome.kind()), case)
         }
-        Outcome::Skipped { .. } => write!(xml, "<skipped message=\"{why}\"/>"),
-    };
+        Outcome::Skipped { .. } => element(xml, "skipped", None, case),
+    }
     if !case.leaked.is_empty() {
         let leaked = escaped(&case.leaked.join(", "));
         let _ = write!(
@@ -69,6 +57,25 @@ fn case(xml: &mut String, case: &CaseReport) {
         let _ = write!(xml, "<system-out>{}</system-out>", escaped(&case.output));
     }
     xml.push_str("</testcase>\n");
+}
+
+/// Why a case did not pass: in short as an attribute, in which lines would run together, and what is longer, with
+/// where its processes stood, as text.
+fn element(xml: &mut String, tag: &str, kind: Option<&str>, case: &CaseReport) {
+    let why = case.outcome.why();
+    let first = why.lines().next().unwrap_or("");
+    let _ = write!(xml, "<{tag}");
+    if let Some(kind) = kind {
+        let _ = write!(xml, " type=\"{kind}\"");
+    }
+    let _ = write!(xml, " message=\"{}\"", escaped(first));
+    let whole = (why != first).then_some(why);
+    let blocks = [whole, case.hung.as_deref(), case.crash.as_deref()];
+    let text: Vec<&str> = blocks.into_iter().flatten().collect();
+    let _ = match text.is_empty() {
+        true => write!(xml, "/>"),
+        false => write!(xml, ">{}</{tag}>", escaped(&text.join("\n"))),
+    };
 }
 
 /// Text as XML may have it: markup escaped, and the control characters that XML 1.0 has no way to

@@ -42,6 +42,22 @@ fn a_scene_that_is_not_in_the_list_is_an_error_with_its_place() {
 }
 
 #[test]
+fn directories_below_are_looked_through_but_for_other_programs() {
+    let (dir, sources) = directory_with("");
+    let below = dir.path().join("scenetest/src/disk/attention/paged");
+    fs::create_dir_all(&below).expect("writable");
+    check(sources, &[]).expect("there is none");
+    fs::write(below.join("decode.rs"), "\nScene::new(").expect("writable");
+    let error = check(sources, &[])
+        .expect_err("it is not listed")
+        .to_string();
+    let place = "scenetest/src/disk/attention/paged/decode.rs:2 makes a scene";
+    assert!(error.contains(place), "{error}");
+    fs::write(dir.path().join("scenetest/src/disk/attention/main.rs"), "").expect("writable");
+    check(sources, &[]).expect("that is another program's");
+}
+
+#[test]
 fn without_sources_or_a_directory_there_is_nothing_to_check() {
     let (_dir, sources) = directory_with("Scene::new(");
     let away = Sources {
