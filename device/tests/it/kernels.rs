@@ -38,12 +38,12 @@ const fn from_file(name: &'static str, sources: &'static [&'static str]) -> Kern
 }
 
 /// A directory for sources (`$SRC`) and a cache of its own.
-struct Bench {
+pub(crate) struct Bench {
     dir: TempDir,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("src")).unwrap();
         Self { dir }
@@ -53,7 +53,7 @@ impl Bench {
         self.dir.path().join("src")
     }
 
-    fn write(&self, file: &str, text: &str) {
+    pub(crate) fn write(&self, file: &str, text: &str) {
         fs::write(self.src().join(file), text).unwrap();
     }
 
@@ -73,7 +73,7 @@ impl Bench {
         KernelCompiler::new(SIM, &self.options()).compile(kernel)
     }
 
-    fn chip(&self) -> Box<dyn Chip> {
+    pub(crate) fn chip(&self) -> Box<dyn Chip> {
         let compile = self.options();
         device::open(
             SIM,
@@ -130,7 +130,7 @@ fn add_and_describe(
     Ok(())
 }
 
-fn upload<T: bytemuck::Pod + taskgraph::Element>(
+pub(crate) fn upload<T: bytemuck::Pod + taskgraph::Element>(
     chip: &mut dyn Chip,
     values: &[T],
 ) -> DeviceTensor {
@@ -174,7 +174,7 @@ fn a_compiled_kernel_sees_its_blocks_tensors_and_scalars() {
     assert_eq!(facts[7..], [1, 1], "the double, one block");
 }
 
-const LOCAL: Kernel = source(
+pub(crate) const LOCAL: Kernel = source(
     "local",
     KernelSource {
         sources: &["$SRC/local.c"],
@@ -230,7 +230,7 @@ fn editing_compiler(bench: &Bench) -> PathBuf {
     let (path, src) = (bench.dir.path().join("cc"), bench.src());
     let src = src.display();
     let script = format!(
-        "#!/bin/sh\ncase \"$*\" in *--version*|*-E*) ;; *)\n\
+        "#!/bin/sh\ncase \" $* \" in *\" --version \"*|*\" -E \"*) ;; *)\n\
          next=$(ls {src}/pending* 2>/dev/null | head -n 1)\n\
          if [ -n \"$next\" ]; then mv \"$next\" {src}/n.h; fi ;;\nesac\nexec cc \"$@\"\n"
     );
@@ -516,36 +516,6 @@ fn a_library_that_does_not_fit_is_refused_when_it_is_registered(
     bench.write("local.c", text);
     let error = bench.chip().register(&REFUSED).unwrap_err();
     assert!(chain(&error).contains(expected), "{}", chain(&error));
-}
-
-#[test]
-fn a_compiled_kernel_that_writes_behind_its_output_is_found_out() {
-    let bench = Bench::new();
-    bench.write(
-        "local.c",
-        "#include \"device_kernel.h\"\nDEVICE_KERNEL(local) {\n\
-         float *x = (float *)device_tensor_at(task, 0)->data;\n\
-         for (int i = 0; i <= 4; i++) x[i] = i;\nDEVICE_RETURN(0); }\n",
-    );
-    static STRAY: ChipCallable = ChipCallable {
-        name: "stray",
-        orchestration: |orch, args| {
-            orch.submit("local", core_args().output(args.tensor(0)?))?;
-            Ok(())
-        },
-        kernels: &[LOCAL],
-    };
-    let mut chip = bench.chip();
-    let slot = chip.register(&STRAY).unwrap();
-    let four = upload::<f32>(&mut *chip, &[0.0; 4]);
-    let five = upload::<f32>(&mut *chip, &[0.0; 5]);
-    let error = device::run(&mut *chip, slot, ChipArgs::new().with_tensor(four)).unwrap_err();
-    assert!(
-        chain(&error).contains("stay inside tensor argument 0"),
-        "{}",
-        chain(&error)
-    );
-    device::run(&mut *chip, slot, ChipArgs::new().with_tensor(five)).unwrap();
 }
 
 static RELAY: ChipCallable = ChipCallable {

@@ -8,6 +8,7 @@ mod fake;
 mod faults;
 mod graphs;
 mod kernels;
+mod strays;
 mod support;
 mod vendor;
 mod windows;

@@ -36,6 +36,7 @@ impl Engine {
         let has_prepared = self.prepare_some(memory);
         self.begin_tasks();
         self.give_blocks();
+        self.mend_guards();
         self.inject()?;
         if self.items.is_empty() {
             return Ok(if has_prepared {
@@ -44,8 +45,10 @@ impl Engine {
                 self.rest()
             });
         }
-        self.execute_items()?;
+        let executed = self.execute_items();
+        // First: the code of a kernel that wrote elsewhere says little.
         self.check_guards()?;
+        executed?;
         self.take_answers();
         Ok(Step::Worked(self.items.len()))
     }
@@ -209,27 +212,40 @@ impl Engine {
         ended.into_iter().collect()
     }
 
-    /// Finds out whether one of the executed blocks wrote where it must not.
-    fn check_guards(&self) -> Result<(), DeviceError> {
-        for Item {
-            task: at,
-            place: task,
-            ..
-        } in self.items.iter().copied()
-        {
-            task_at(&self.tasks, &self.replays, at)
-                .check_guards()
-                .map_err(|source| {
-                    let (chip, callable) = (self.machine.chip, self.callable().name);
-                    DeviceError::Kernel {
-                        chip,
-                        callable,
-                        task,
-                        source,
-                    }
-                })?;
+    /// Restores what was overwritten before the given blocks run, behind an input or by somebody else
+    /// in a window: none of them is to blame.
+    fn mend_guards(&self) {
+        let (chip, callable) = (self.machine.chip, self.callable().name);
+        for Item { task, place, .. } in &self.items {
+            if let Some(idx) = task_at(&self.tasks, &self.replays, *task).mend_guards() {
+                tracing::warn!(
+                    chip,
+                    callable,
+                    task = %place,
+                    "bytes behind its tensor argument {idx} were overwritten before this task"
+                );
+            }
         }
-        Ok(())
+    }
+
+    /// Finds out whether one of the executed blocks wrote where it must not. The first one found is
+    /// the failure, and nothing is left for a later task to be blamed for.
+    fn check_guards(&self) -> Result<(), DeviceError> {
+        let (chip, callable) = (self.machine.chip, self.callable().name);
+        let strayed = |item: &Item| {
+            let idx = task_at(&self.tasks, &self.replays, item.task).mend_guards()?;
+            Some((item.place, KernelError::StrayWrite { idx }))
+        };
+        let found = self.items.iter().filter_map(strayed);
+        match found.reduce(|first, _| first) {
+            Some((task, source)) => Err(DeviceError::Kernel {
+                chip,
+                callable,
+                task,
+                source,
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Takes the answers of the cores. A task whose last block has ended is over.
