@@ -152,18 +152,32 @@ impl<C, E> Runs<C, E> {
         }
     }
 
-    /// Ends every run on the device in the same way.
-    pub(crate) fn finish_all(&mut self, report: impl Fn(&E) -> RunReport) {
+    /// Ends every run on the device, each as it is told.
+    pub(crate) fn finish_all(
+        &mut self,
+        outcome: impl Fn(&mut E) -> Result<RunReport, DeviceError>,
+    ) {
         for run in &mut self.list {
-            if let Phase::Executing(executing) = &run.phase {
-                run.phase = Phase::Finished(Ok(report(executing)));
+            if let Phase::Executing(executing) = &mut run.phase {
+                run.phase = Phase::Finished(outcome(executing));
             }
         }
     }
 
-    /// The device was reset: what the runs had allocated is gone.
-    pub(crate) fn forget_memory(&mut self) {
-        self.list.iter_mut().for_each(|run| run.allocated.clear());
+    /// The device was reset because of `cause`: what the runs had allocated is gone, those that were
+    /// on it will never end, and the arguments of those that were not name memory that is gone or
+    /// somebody else's.
+    pub(crate) fn end_by_reset(&mut self, cause: &str) {
+        for run in &mut self.list {
+            run.allocated.clear();
+            if !matches!(run.phase, Phase::Finished(_)) {
+                run.phase = Phase::Finished(Err(DeviceError::Unusable {
+                    operation: "finish a run from before the reset",
+                    chip: self.chip,
+                    cause: cause.to_owned(),
+                }));
+            }
+        }
     }
 
     pub(crate) fn clear(&mut self) {

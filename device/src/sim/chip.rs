@@ -341,10 +341,12 @@ impl Chip for SimChip {
                 address,
             });
         }
-        if self.gate.fault().is_some() {
-            // As on hardware, where the chip is reset: what was on it is gone.
+        if let Some(cause) = self.gate.fault() {
+            // As on hardware, where the chip is reset: what was on it is gone. The engine has
+            // nothing of it: the fault ended the run that it worked on.
             self.memory.clear();
-            self.runs.forget_memory();
+            self.runs.end_by_reset(cause);
+            self.launched.clear();
         }
         self.try_memory()?;
         self.gate.clear();

@@ -5,7 +5,8 @@
 //! The orchestration runs on the host, at the launch, and puts each task on one stream. The card
 //! executes a stream in order, so every edge that the tasks could have is kept, and none has to be
 //! found. A run is over when the stream is empty; runs that were launched one behind the other are
-//! over together.
+//! over together. That holds for a run whose orchestration failed as well: its first tasks may be
+//! on the stream.
 //!
 //! # After a fault
 //!
@@ -17,7 +18,8 @@
 //!   the process releases all the same;
 //! - [`Chip::probe`] resets the card, at most [`RESETS_MAX`] times, and believes only in memory
 //!   that it allocated, wrote, read and freed. What was on the card is gone then: addresses and
-//!   registered kernels' handles with it, the kernels are loaded again.
+//!   registered kernels' handles with it, the kernels are loaded again; runs that were not over have
+//!   failed.
 
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -68,10 +70,18 @@ pub(crate) struct VendorChip {
 }
 
 /// A launched run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct OnCard {
     since: Instant,
-    report: RunReport,
+    /// What comes of it when the stream is empty.
+    outcome: Result<RunReport, DeviceError>,
+}
+
+impl OnCard {
+    /// The outcome, to be asked for once.
+    fn end(&mut self) -> Result<RunReport, DeviceError> {
+        std::mem::replace(&mut self.outcome, Ok(RunReport::default()))
+    }
 }
 
 impl VendorChip {
@@ -176,7 +186,8 @@ impl VendorChip {
         self.stream = self.acl.create_stream()?;
         self.try_memory()?;
         self.memory.clear();
-        self.runs.forget_memory();
+        self.runs
+            .end_by_reset(self.gate.fault().unwrap_or_default());
         let acl = self.acl;
         let reload =
             |old: &VendorCallable| VendorCallable::load(acl, old.callable, old.artefacts.clone());
@@ -227,7 +238,7 @@ impl VendorChip {
             self.noted(complete)
         });
         match complete {
-            Ok(true) => self.runs.finish_all(|on_card| on_card.report),
+            Ok(true) => self.runs.finish_all(OnCard::end),
             Ok(false) => self.watch(run, since),
             Err(error) => self.runs.known(run).phase = Phase::Finished(Err(error)),
         }
@@ -368,12 +379,13 @@ impl Chip for VendorChip {
         self.gate.admit_work("launch a run")?;
         self.runs.prepared(run)?;
         let since = Instant::now();
-        let enqueued = self.enqueue(run);
-        self.runs.known(run).phase = match enqueued {
-            Ok(report) => Phase::Executing(OnCard { since, report }),
-            // The card may have accepted a part of it, so this is a run that failed, not one that
-            // never was.
-            Err(error) => Phase::Finished(Err(error)),
+        let outcome = self.enqueue(run);
+        self.runs.known(run).phase = if self.gate.fault().is_some() {
+            Phase::Finished(outcome)
+        } else {
+            // Also one that failed half-way: the card executes what it has accepted, and until
+            // then the run's memory and what its arguments name are not free.
+            Phase::Executing(OnCard { since, outcome })
         };
         Ok(())
     }

@@ -1,15 +1,17 @@
 //! What every chip must do, whatever is behind the trait.
 
+use std::time::Duration;
+
 use device::{
-    Arch, Chip, ChipArgs, ChipCallable, ChipOrchestrator, DeviceAddress, DeviceError, DeviceTensor,
-    Kernel, KernelContext, KernelError, OpenOptions, OrchestrationError, Platform, Progress,
-    core_args,
+    AddressReuse, Arch, Chip, ChipArgs, ChipCallable, ChipOrchestrator, DeviceAddress, DeviceError,
+    DeviceTensor, Kernel, KernelContext, KernelError, OpenOptions, OrchestrationError, Platform,
+    Progress, SimFault, SimOptions, TaskFault, core_args,
 };
 use rstest::rstest;
 use taskgraph::DType;
 
-use crate::fake::Fake;
-use crate::support::{FOUR_TASKS, FOUR_TASKS_IN_C, FourTasks, chain};
+use crate::fake::{CORE_EXCEPTION, Fake, NOT_READY};
+use crate::support::{FOUR_TASKS, FOUR_TASKS_IN_C, FourTasks, chain, sim};
 
 /// A chip to be checked.
 struct Subject {
@@ -228,6 +230,66 @@ fn memory_that_a_launched_run_names_is_not_freed() {
         chip.finalize(run).unwrap();
         work.check(chip);
         chip.free(argument).unwrap();
+    });
+}
+
+/// Chips of which the first launched run becomes a fault.
+fn on_every_faulty_chip(check: impl Fn(&mut dyn Chip, &'static ChipCallable)) {
+    let fault = SimFault::Task {
+        run: 0,
+        task: 1,
+        kind: TaskFault::Hardware,
+    };
+    for address_reuse in [AddressReuse::Late, AddressReuse::AtOnce] {
+        let mut chip = sim(SimOptions {
+            faults: vec![fault],
+            address_reuse,
+            ..SimOptions::default()
+        });
+        check(&mut *chip, &FOUR_TASKS);
+    }
+    for (code, run_timeout) in [
+        (CORE_EXCEPTION, Duration::from_secs(45)),
+        (NOT_READY, Duration::ZERO),
+    ] {
+        let fake = Fake::new(&[]);
+        let mut options = fake.options();
+        options.vendor.run_timeout = run_timeout;
+        let mut vendor = Subject::vendor(Platform::A2a3, &options).unwrap();
+        fake.refuse("aclrtStreamQuery", (0, 1), code);
+        check(&mut *vendor.chip, vendor.four_tasks);
+    }
+}
+
+#[test]
+fn what_was_on_a_chip_before_its_reset_ends_with_the_fault() {
+    on_every_faulty_chip(|chip, four_tasks| {
+        let work = FourTasks::on(chip, 8);
+        let slot = chip.register(four_tasks).unwrap();
+        let [first, second] = [(); 2].map(|()| {
+            let run = chip.prepare(slot, work.args.clone()).unwrap();
+            chip.launch(run).unwrap();
+            run
+        });
+        let prepared = chip.prepare(slot, work.args.clone()).unwrap();
+        while chip.poll(first).unwrap() == Progress::Running {}
+        assert!(chip.unusable().is_some());
+        chip.probe().unwrap();
+
+        // What is on the chip now may lie where the lost runs' tensors were.
+        let work = FourTasks::on(chip, 8);
+        let launched = chip.launch(prepared);
+        assert!(launched.is_err(), "its arguments are gone");
+        for lost in [second, prepared] {
+            assert_eq!(chip.poll(lost).unwrap(), Progress::Finished);
+            let error = chip.finalize(lost).unwrap_err();
+            assert!(matches!(error, DeviceError::Unusable { .. }), "{error}");
+        }
+        assert!(chip.finalize(first).unwrap_err().is_device_fault());
+        assert!(chip.unusable().is_none(), "the chip itself is fine");
+        device::run(chip, slot, work.args.clone()).unwrap();
+        work.check(chip);
+        assert_eq!(chip.memory().unwrap().allocations, 3);
     });
 }
 

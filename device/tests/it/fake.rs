@@ -16,6 +16,11 @@ pub(crate) struct Fake {
     dir: TempDir,
 }
 
+/// An exception on a core, as the runtime library reports it.
+pub(crate) const CORE_EXCEPTION: c_int = 507_015;
+/// An answer of `aclrtStreamQuery` of the fake library that is no refusal.
+pub(crate) const NOT_READY: c_int = 1;
+
 /// Compiles with the host's compiler whatever the backend asks `ccec` for.
 const COMPILER: &str = "#!/bin/sh
 mode=-shared

@@ -5,17 +5,16 @@ use std::ffi::c_int;
 use std::fs;
 use std::time::Duration;
 
-use device::{Chip, ChipArgs, DeviceAddress, DeviceError, DeviceTensor, Platform};
+use device::{
+    Chip, ChipArgs, ChipCallable, DeviceAddress, DeviceError, DeviceTensor, Platform, Progress,
+    core_args,
+};
 use rstest::rstest;
 use taskgraph::DType;
 
-use crate::fake::Fake;
+use crate::fake::{CORE_EXCEPTION, Fake, NOT_READY};
 use crate::support::{FOUR_TASKS, FOUR_TASKS_IN_C, FourTasks, chain};
 
-/// An exception on a core, as the runtime library reports it.
-const CORE_EXCEPTION: c_int = 507_015;
-/// An answer of `aclrtStreamQuery` of the fake library that is no refusal.
-const NOT_READY: c_int = 1;
 const ALWAYS: c_int = c_int::MAX;
 
 /// The error of something that must not succeed; a chip is no value to print.
@@ -336,6 +335,47 @@ fn a_refused_launch_is_the_first_cause_of_its_run() {
         3,
         "no task was launched behind the refused one"
     );
+}
+
+static HALF: ChipCallable = ChipCallable {
+    name: "half",
+    orchestration: |orch, args| {
+        let x = args.tensor(0)?;
+        let sum = orch.alloc_like(x)?;
+        orch.submit("add", core_args().input(x).input(x).output(&sum))?;
+        orch.submit("no such kernel", core_args()).map(drop)
+    },
+    kernels: FOUR_TASKS_IN_C.kernels,
+};
+
+#[test]
+fn the_memory_of_a_run_that_failed_half_way_is_kept_until_the_card_is_done_with_it() {
+    let fake = Fake::new(&[]);
+    let mut chip = fake.open().unwrap();
+    let slot = chip.register(&HALF).unwrap();
+    let address = chip.malloc(16).unwrap();
+    let x = DeviceTensor::contiguous(address, DType::F32, &[4]).unwrap();
+    let run = chip.prepare(slot, ChipArgs::new().with_tensor(x)).unwrap();
+    chip.launch(run).unwrap();
+    fake.refuse("aclrtStreamQuery", (0, 2), NOT_READY);
+    fake.calls();
+    for _ in 0..2 {
+        assert_eq!(chip.poll(run).unwrap(), Progress::Running);
+        let early = chip.finalize(run).unwrap_err();
+        assert!(matches!(early, DeviceError::RunState { .. }), "{early}");
+        let in_use = chip.free(address).unwrap_err();
+        assert!(matches!(in_use, DeviceError::InUse { .. }), "{in_use}");
+    }
+    assert!(arguments(&fake.calls(), "aclrtFree").is_empty());
+
+    assert_eq!(chip.poll(run).unwrap(), Progress::Finished);
+    let error = chip.finalize(run).unwrap_err();
+    assert!(
+        matches!(error, DeviceError::Orchestration { .. }),
+        "{error}"
+    );
+    assert_eq!(arguments(&fake.calls(), "aclrtFree").len(), 1);
+    chip.free(address).unwrap();
 }
 
 #[test]
