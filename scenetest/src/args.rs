@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use facade::{Level, Platform};
@@ -63,7 +63,8 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) skip_golden: bool,
     /// Rewrite the golden files of this case, this scene, or `all` selected ones, and print what
-    /// changed. Repeatable. Refused on a CI host. `SCENETEST_UPDATE_GOLDEN=1` is `all`.
+    /// changed. Repeatable. Refused on a CI host. `SCENETEST_UPDATE_GOLDEN=1` rewrites those
+    /// of all selected cases that have one.
     #[arg(long, value_name = "NAME")]
     pub(crate) update_golden: Vec<String>,
     /// Write a picture of where it is off for each two-dimensional output that is wrong.
@@ -153,7 +154,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .map_err(|_| format!("`{text}` is no number of seconds"))?;
     let valid = Duration::try_from_secs_f64(seconds)
         .ok()
-        .filter(|limit| !limit.is_zero());
+        .filter(|limit| !limit.is_zero() && Instant::now().checked_add(*limit).is_some());
     valid.ok_or_else(|| format!("a limit of {text} seconds is not positive and finite"))
 }
 

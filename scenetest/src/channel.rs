@@ -21,7 +21,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -59,11 +59,22 @@ impl Sender {
         let parts = u16::try_from(payloads.len()).map_err(io::Error::other)?;
         for (part, payload) in (0..parts).zip(payloads) {
             let frame = frame(std::process::id(), number, part, parts, payload);
-            if (&self.pipe).write(&frame)? != frame.len() {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
+            write_whole(&self.pipe, &frame)?;
         }
         Ok(())
+    }
+}
+
+/// A frame at once, as no other writer may come between its parts. A handler of the scene's own may interrupt the
+/// wait for a full pipe, and nothing is written then.
+fn write_whole(mut pipe: impl io::Write, frame: &[u8]) -> io::Result<()> {
+    loop {
+        match pipe.write(frame) {
+            Ok(written) if written == frame.len() => return Ok(()),
+            Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 

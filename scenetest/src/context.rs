@@ -13,7 +13,7 @@ use crate::heat_map;
 use crate::limits::Limits;
 use crate::record::{Event, Reporter, RoundTime};
 use crate::scene::{Case, Scene};
-use crate::tensor::{HostTensor, Tensors};
+use crate::tensor::{HostTensor, Tensors, count};
 use crate::value::Reader;
 
 /// Where a case runs.
@@ -158,7 +158,7 @@ impl<'s> SceneContext<'s> {
         if self.shared.iter().any(|shared| shared.is_output(name)) {
             return Err(twice(name));
         }
-        let buffer = node.buffer::<T>(shape.iter().product())?;
+        let buffer = node.buffer::<T>(count(shape)?)?;
         let view = buffer.reshape(shape)?;
         let (name, shape) = (name.to_owned(), shape.to_vec());
         self.shared.push(Box::new(SharedTensor {

@@ -14,7 +14,7 @@ use crate::compile;
 use crate::disk::{self, NotListed, Sources};
 use crate::display::Display;
 use crate::exit;
-use crate::golden::{self, GoldenError};
+use crate::golden::{self, GoldenError, Updates};
 use crate::junit;
 use crate::scene::Scene;
 use crate::select::{Candidate, SelectError, candidates, check_limits, mark_updates, select};
@@ -156,17 +156,17 @@ fn cannot_write(path: &Path, source: io::Error) -> MainError {
     MainError::Report { what, source }
 }
 
-/// The names whose golden files are to be rewritten, by flag or by variable.
-fn updates(args: &Args) -> Result<Vec<String>, GoldenError> {
+/// The golden files that are to be rewritten, by flag or by variable.
+fn updates(args: &Args) -> Result<Updates, GoldenError> {
     let variable = |name: &str| std::env::var(name).ok();
-    let mut wanted = args.update_golden.clone();
-    if golden::asked_by_variable(variable(golden::UPDATE).as_deref())? {
-        wanted.push("all".to_owned());
-    }
-    if !wanted.is_empty() {
+    let updates = Updates {
+        names: args.update_golden.clone(),
+        all: golden::asked_by_variable(variable(golden::UPDATE).as_deref())?,
+    };
+    if updates.all || !updates.names.is_empty() {
         golden::refuse_on_ci(variable)?;
     }
-    Ok(wanted)
+    Ok(updates)
 }
 
 /// Compiles the kernels of what is selected, manual and long cases too.

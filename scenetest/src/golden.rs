@@ -17,6 +17,16 @@ use crate::tensor::{HostTensor, Tensors};
 /// The variable that asks for rewriting every selected case with a golden file.
 pub(crate) const UPDATE: &str = "SCENETEST_UPDATE_GOLDEN";
 
+/// Which golden files are to be rewritten.
+#[derive(Debug)]
+pub(crate) struct Updates {
+    /// Those of the cases and scenes that flags name. Each must be there.
+    pub(crate) names: Vec<String>,
+    /// All that the selection has, by the variable. There may be none: under a driver that runs each case in a
+    /// process of its own, most have none.
+    pub(crate) all: bool,
+}
+
 /// A golden file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GoldenError {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use facade::Platform;
 
 use crate::args::Args;
+use crate::golden::Updates;
 use crate::limits::Ladder;
 use crate::scene::{Case, Scene};
 
@@ -148,19 +149,19 @@ pub(crate) fn select<'s>(
     }
 }
 
-/// Marks the cases whose golden files are to be rewritten.
+/// Marks the cases whose golden files are to be rewritten: of those that are to be run.
 pub(crate) fn mark_updates(
     selected: &mut [Selected<'_>],
-    wanted: &[String],
+    updates: &Updates,
 ) -> Result<(), SelectError> {
-    for wanted in wanted {
-        let all: Vec<Candidate<'_>> = selected.iter().map(|s| s.candidate.clone()).collect();
+    let all: Vec<Candidate<'_>> = selected.iter().map(|s| s.candidate.clone()).collect();
+    let has_one =
+        |one: &&mut Selected<'_>| one.skip.is_none() && one.candidate.scene.golden.is_some();
+    for wanted in &updates.names {
         let mut found = 0;
-        for one in selected.iter_mut() {
+        for one in selected.iter_mut().filter(has_one) {
             let candidate = &one.candidate;
-            let named =
-                wanted == "all" || candidate.name == *wanted || candidate.scene.name == wanted;
-            if named && candidate.scene.golden.is_some() {
+            if wanted == "all" || candidate.name == *wanted || candidate.scene.name == wanted {
                 (found, one.update_golden) = (found + 1, true);
             }
         }
@@ -169,6 +170,10 @@ pub(crate) fn mark_updates(
             let hint = hint(&all, &wanted);
             return Err(SelectError::NoMatch { what, wanted, hint });
         }
+    }
+    if updates.all {
+        let every = selected.iter_mut().filter(has_one);
+        every.for_each(|one| one.update_golden = true);
     }
     Ok(())
 }

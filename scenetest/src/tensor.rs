@@ -139,7 +139,8 @@ impl HostTensor {
     }
 }
 
-fn count(shape: &[usize]) -> Result<usize, TensorError> {
+/// How many elements a shape has.
+pub(crate) fn count(shape: &[usize]) -> Result<usize, TensorError> {
     let product = shape
         .iter()
         .try_fold(1_usize, |product, &size| product.checked_mul(size));

@@ -102,3 +102,25 @@ fn frames_of_different_sizes_for_one_message_do_not_panic() {
     receiver.push(&frame(1, 0, 1, 9, b"c"));
     assert_eq!(receiver.torn(), 1);
 }
+
+#[test]
+fn an_interrupted_write_is_begun_again() {
+    /// Interrupted so often, then a pipe.
+    struct Interrupted(u32, Vec<u8>);
+    impl io::Write for Interrupted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if let Some(left) = self.0.checked_sub(1) {
+                self.0 = left;
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            self.1.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut pipe = Interrupted(3, Vec::new());
+    write_whole(&mut pipe, b"a frame").expect("it goes on");
+    assert_eq!((pipe.0, &pipe.1[..]), (0, &b"a frame"[..]));
+}

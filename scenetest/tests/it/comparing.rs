@@ -1,6 +1,6 @@
 //! Outputs against references.
 
-use crate::support::report;
+use crate::support::{FIXTURES, Report, program, ran, report};
 
 pub(crate) fn outputs_that_differ_are_reported_with_place_and_distance() {
     let report = report(&["--case", "wrong"]);
@@ -51,6 +51,14 @@ pub(crate) fn a_comparison_of_nothing_is_no_pass() {
         report.case(name).is("failed", text);
     }
     assert_eq!(report.code, 1);
+}
+
+pub(crate) fn an_output_of_a_shape_that_overflows_is_a_failure_of_its_own() {
+    let args = ["--case", "too_large", "--json"];
+    let report = Report::of(ran(program(&args).env(FIXTURES, "more")));
+    report
+        .case("too_large::case")
+        .is("failed", "it has more elements than memory has addresses");
 }
 
 pub(crate) fn other_names_types_or_shapes_are_failures() {

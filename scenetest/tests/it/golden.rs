@@ -120,6 +120,20 @@ pub(crate) fn rewriting_is_refused_on_a_ci_host() {
     assert_eq!(unclear.code, 2, "{}", unclear.stderr);
 }
 
+/// A driver runs each case in a process of its own, with the variable for all of them.
+pub(crate) fn the_variable_asks_nothing_of_cases_without_a_golden_file() {
+    let golden = Golden::new();
+    let variable = [("SCENETEST_UPDATE_GOLDEN", "1")];
+    let without = golden.run(&["--exact", "long_one::case"], &variable);
+    assert_eq!(without.code, 0, "{}", without.stderr);
+    let with = golden.report(&["--case", "golden", "--case", "long_one::case"], &variable);
+    with.case("golden::case").is("rewritten", "a new file");
+    with.case("long_one::case").is("passed", "");
+    let named = ["--case", "golden", "--update-golden", "golden"];
+    let skipped = golden.run(&[&named[..], &["--skip-golden"]].concat(), &[]);
+    assert_eq!(skipped.code, 3, "a name that rewrites nothing");
+}
+
 pub(crate) fn an_unknown_name_among_the_updates_is_an_error() {
     let golden = Golden::new();
     for wanted in ["goldn", "adds", "golden_other"] {
