@@ -23,6 +23,7 @@ static PANIC: Mutex<Option<String>> = Mutex::new(None);
 /// Runs one case; returns the exit code of the process.
 pub(crate) fn run(scene: &Scene, case: &Case, setup: Setup, reporter: &Reporter) -> u8 {
     panic::set_hook(Box::new(report_panic));
+    let process = std::process::id();
     let verdict =
         match panic::catch_unwind(AssertUnwindSafe(|| judge(scene, case, setup, reporter))) {
             Ok(verdict) => verdict,
@@ -30,11 +31,11 @@ pub(crate) fn run(scene: &Scene, case: &Case, setup: Setup, reporter: &Reporter)
                 message: last_panic(),
             },
         };
-    let code = if verdict == Verdict::Passed {
-        code::PASSED
-    } else {
-        code::NOT_PASSED
-    };
+    let code = verdict.exit_code();
+    if std::process::id() != process {
+        // A copy that the body has forked, and that came back here: the verdict is not its to give.
+        return code::NOT_PASSED;
+    }
     reporter.send(&Event::Verdict { verdict });
     code
 }

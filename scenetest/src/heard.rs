@@ -2,7 +2,6 @@
 
 use procfork::ExitCause;
 
-use crate::case_process::code;
 use crate::compare::Comparison;
 use crate::outcome::Outcome;
 use crate::record::{Event, RoundTime, Verdict};
@@ -50,9 +49,12 @@ impl Heard {
             };
         };
         match &self.verdict {
+            Some(verdict) if exit != verdict.exit_code() => failed(format!(
+                "it {}, and then its process {cause}",
+                verdict.in_words()
+            )),
             None => failed(format!("its process {cause} without a verdict")),
-            Some(Verdict::Passed) if exit == code::PASSED => self.passed(),
-            Some(Verdict::Passed) => failed(format!("it passed, and then its process {cause}")),
+            Some(Verdict::Passed) => self.passed(),
             Some(Verdict::Failed { reason } | Verdict::DeviceUnusable { reason, .. }) => {
                 failed(reason.clone())
             }

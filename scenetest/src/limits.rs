@@ -5,7 +5,7 @@
 //! runs, and a wrong one is refused with the whole ladder.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the parts of a case may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,24 @@ pub(crate) const DUMP: Duration = Duration::from_secs(5);
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 /// For killing and sweeping.
 pub(crate) const SWEEP: Duration = Duration::from_secs(1);
+
+/// When a case is over its time, and whose time that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    pub(crate) at: Instant,
+    pub(crate) whose: &'static str,
+}
+
+impl Deadline {
+    /// The first of the two.
+    pub(crate) fn of(case: Instant, session: Instant) -> Self {
+        let (at, whose) = match case <= session {
+            true => (case, "its time is over"),
+            false => (session, "the session's time is over"),
+        };
+        Self { at, whose }
+    }
+}
 
 /// The limits of one case, and the session's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 
 use serde::{Deserialize, Serialize};
 
+use crate::case_process::code;
 use crate::channel::Sender;
 use crate::compare::Comparison;
 
@@ -53,6 +54,29 @@ pub(crate) enum Verdict {
         reason: String,
         before_first_round: bool,
     },
+}
+
+impl Verdict {
+    /// The code with which the process then exits.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Passed => code::PASSED,
+            _ => code::NOT_PASSED,
+        }
+    }
+
+    /// What the case did, and why.
+    pub(crate) fn in_words(&self) -> String {
+        match self {
+            Self::Passed => "passed".to_owned(),
+            Self::Failed { reason } | Self::DeviceUnusable { reason, .. } => {
+                format!("failed ({reason})")
+            }
+            Self::Skipped { reason } => format!("was skipped ({reason})"),
+            Self::Panicked { message } => format!("panicked {message}"),
+            Self::ComparedNothing => "compared nothing with its reference".to_owned(),
+        }
+    }
 }
 
 /// The case's end.

@@ -32,7 +32,7 @@ use crate::failure::Failure;
 use crate::golden::Rewrite;
 use crate::heard::Heard;
 use crate::hung::{Stacks, Stuck};
-use crate::limits::{GRACE, SWEEP};
+use crate::limits::{Deadline, GRACE, SWEEP};
 use crate::outcome::{CaseReport, Outcome, RoundsTable};
 use crate::record::{self, Reporter};
 use crate::select::Candidate;
@@ -74,7 +74,7 @@ pub(crate) struct Running {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    Going { deadline: Instant },
+    Going { deadline: Deadline },
     Asked { until: Instant },
     Following { until: Instant },
 }
@@ -140,7 +140,7 @@ impl Running {
             receiver: Receiver::default(),
             heard: Heard::default(),
             phase: Phase::Going {
-                deadline: (started + limit).min(session_end),
+                deadline: Deadline::of(started + limit, session_end),
             },
             board,
             hung: None,
@@ -173,7 +173,7 @@ impl Running {
     /// When there is something to do even if no descriptor is ready.
     pub(crate) fn wake_at(&self) -> Instant {
         match self.phase {
-            Phase::Going { deadline } => deadline,
+            Phase::Going { deadline } => deadline.at,
             Phase::Asked { until } => until,
             // Nobody tells when the last of the others is gone.
             Phase::Following { until } => until.min(Instant::now() + Duration::from_millis(5)),
@@ -207,12 +207,12 @@ impl Running {
     }
 
     /// Why a case that goes on is to end now.
-    fn why_over(&self, now: Instant, deadline: Instant) -> Option<&'static str> {
+    fn why_over(&self, now: Instant, deadline: Deadline) -> Option<&'static str> {
         if self.heard.time_is_over {
             return Some("it said so itself");
         }
         self.cut
-            .or_else(|| (now >= deadline).then_some("its time is over"))
+            .or_else(|| (now >= deadline.at).then_some(deadline.whose))
     }
 
     /// A signal ends the session: at its next turn the case is shown and asked to end, unless it has ended.
@@ -261,7 +261,10 @@ impl Running {
         let elapsed = self.started.elapsed();
         let limit = match self.phase {
             Phase::Going { deadline } => {
-                format!("{:.1} s ({why})", (deadline - self.started).as_secs_f64())
+                format!(
+                    "{:.1} s ({why})",
+                    (deadline.at - self.started).as_secs_f64()
+                )
             }
             _ => why.to_owned(),
         };

@@ -68,6 +68,18 @@ fn a_verdict_counts_only_with_the_end_that_belongs_to_it() {
         "why",
     );
     check(
+        Some(Verdict::Skipped { reason: text() }),
+        exited(3),
+        "failed",
+        "it was skipped (why), and then its process exited with code 3",
+    );
+    check(
+        Some(Verdict::Failed { reason: text() }),
+        exited(0),
+        "failed",
+        "it failed (why), and then its process exited with code 0",
+    );
+    check(
         Some(Verdict::Panicked { message: text() }),
         exited(1),
         "failed",

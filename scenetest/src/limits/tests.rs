@@ -17,6 +17,20 @@ fn check(device_s: u64, case_s: u64, session_s: u64, holds: bool) {
 }
 
 #[test]
+fn a_case_that_the_session_cuts_short_says_so() {
+    let now = Instant::now();
+    let later = now + Duration::from_secs(1);
+    for (case, session, whose) in [
+        (now, later, "its time is over"),
+        (now, now, "its time is over"),
+        (later, now, "the session's time is over"),
+    ] {
+        let at = now;
+        assert_eq!(Deadline::of(case, session), Deadline { at, whose });
+    }
+}
+
+#[test]
 fn each_rung_is_above_the_one_below() {
     check(1, 2, 11, true);
     check(2, 2, 60, false);

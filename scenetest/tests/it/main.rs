@@ -82,6 +82,7 @@ fn main() -> std::process::ExitCode {
         outcomes::the_first_bad_outcome_stops_the_session_if_asked,
         output::a_megabyte_of_output_does_not_block_and_is_bounded,
         output::a_verdict_is_not_text,
+        output::a_verdict_is_not_a_copys_to_give,
         output::lines_of_several_processes_arrive_whole,
         output::output_is_shown_when_a_case_does_not_pass,
         output::a_crash_shows_the_stack_of_the_process_that_crashed,

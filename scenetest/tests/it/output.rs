@@ -1,7 +1,7 @@
 //! ST-2, ST-4: what a case prints neither blocks anybody nor decides anything.
 
 use crate::fixtures::{LINES, WRITERS};
-use crate::support::report;
+use crate::support::{FIXTURES, Report, program, ran, report};
 
 pub(crate) fn a_megabyte_of_output_does_not_block_and_is_bounded() {
     let report = report(&["--case", "prints_much", "--case", "hangs_with_full_output"]);
@@ -35,6 +35,14 @@ pub(crate) fn a_verdict_is_not_text() {
         .case("exits_silently::case")
         .is("failed", "exited with code 0 without a verdict");
     assert_eq!(report.code, 1);
+}
+
+pub(crate) fn a_verdict_is_not_a_copys_to_give() {
+    let args = ["--case", "returns_in_a_copy", "--json"];
+    let report = Report::of(ran(program(&args).env(FIXTURES, "more")));
+    report
+        .case("returns_in_a_copy::case")
+        .is("failed", "exited with code 0 without a verdict");
 }
 
 pub(crate) fn lines_of_several_processes_arrive_whole() {
