@@ -80,7 +80,20 @@ fn verdict_of(failure: Failure, devices: &[u32], rounds_begun: u32) -> Verdict {
     match failure.kind {
         FailureKind::Failed => Verdict::Failed { reason },
         FailureKind::Skipped => Verdict::Skipped { reason },
-        FailureKind::DeviceUnusable(devices) => unusable(devices, reason),
+        FailureKind::DeviceUnusable(named) => {
+            let (own, others): (Vec<u32>, Vec<u32>) =
+                named.iter().partition(|device| devices.contains(device));
+            let reason = match others.is_empty() {
+                true => reason,
+                false => format!(
+                    "{reason} (it says that {others:?} cannot be used any more, and its devices are {devices:?}; name them as `SceneContext::devices` does)"
+                ),
+            };
+            match own.is_empty() {
+                true => Verdict::Failed { reason },
+                false => unusable(own, reason),
+            }
+        }
         FailureKind::ChipUnusable(chip) => {
             let one = chip.and_then(|chip| devices.get(chip));
             unusable(one.map_or(devices.to_vec(), |device| vec![*device]), reason)

@@ -56,7 +56,8 @@ impl Failure {
         }
     }
 
-    /// The scene fails, and a device cannot be used any more: no other scene gets it.
+    /// The scene fails, and a device of the case cannot be used any more: no other scene gets it. Devices are named as
+    /// [`SceneContext::devices`](crate::SceneContext::devices) does; others stay where they are.
     ///
     /// Before the first round it is not the scene's fault, and the scene is run once more
     /// on other devices.
