@@ -79,6 +79,24 @@ impl fmt::Display for Stray {
 /// The environment variable that names the ancestors of a program, the youngest last.
 pub(crate) const MARK: &std::ffi::CStr = c"PROCFORK_ANCESTORS";
 
+impl Child {
+    /// What descends from this child and lives, each proved in one of the ways of a sweep: also those that left its group,
+    /// and those whose parents have ended. In no order; they may have ended, and others begun, when this returns.
+    ///
+    /// Reads the environment and the mappings of every process that may be one: of those below this process where it
+    /// [adopts orphans](crate::adopt_orphans), else of all processes of the machine. A tenth of a millisecond each.
+    #[must_use]
+    pub fn descendants(&self) -> Vec<ProcessInfo> {
+        let mut family = Family::of(&[self]);
+        family.look();
+        let found = family.found.into_iter();
+        found
+            .filter(|found| !found.has_ended())
+            .map(|found| found.info)
+            .collect()
+    }
+}
+
 /// The children that are being ended, and everything found to descend from them.
 pub(crate) struct Family<'a> {
     roots: Vec<Root<'a>>,
@@ -132,14 +150,20 @@ impl<'a> Family<'a> {
         all.unwrap_or_default()
     }
 
+    /// Adds everything that is found to be of the family now.
+    fn look(&mut self) {
+        let all = self.candidates();
+        self.grow_from(&all);
+        self.add_groups(&all);
+        self.add_marked(&all);
+        self.grow_from(&all);
+    }
+
     /// Kills what is left until nothing is, or the deadline has passed. Returns what there was.
     pub(crate) fn sweep(mut self, deadline: Instant) -> Vec<Stray> {
         let mut strays: Vec<Pid> = Vec::new();
         loop {
-            let all = self.candidates();
-            self.grow_from(&all);
-            self.add_groups(&all);
-            self.add_marked(&all);
+            self.look();
             let left: Vec<&Pinned> = self
                 .found
                 .iter()

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use facade::activity::Board;
 use procfork::dump::{Crash, Dumper, Limits, ProcessDump, StackEnd};
-use procfork::{Pid, ProcessInfo, descendants};
+use procfork::{Child, Pid, ProcessInfo};
 
 use crate::limits::DUMP;
 
@@ -35,7 +35,7 @@ const HARNESS: [&str; 2] = ["scenetest::case_process::", "procfork::birth::"];
 /// What the block says besides what it finds out.
 pub(crate) struct Stuck<'a> {
     pub(crate) name: &'a str,
-    pub(crate) pid: Pid,
+    pub(crate) child: &'a Child,
     pub(crate) elapsed: Duration,
     pub(crate) limit: &'a str,
     pub(crate) devices: &'a [u32],
@@ -60,7 +60,7 @@ impl Stacks {
 
     /// Describes the process of a case and everything below it.
     pub(crate) fn describe(&mut self, stuck: &Stuck<'_>) -> String {
-        let below: Vec<String> = below(stuck.pid).iter().map(name).collect();
+        let below: Vec<String> = stuck.child.descendants().iter().map(name).collect();
         let mut text = format!(
             "HUNG {} after {:.1} s, limit {}, devices {:?}\n  descendants=[{}]\n",
             stuck.name,
@@ -90,8 +90,9 @@ impl Stacks {
         let deadline = Instant::now() + DUMP;
         let mut seen = HashSet::new();
         loop {
-            let mut waiting: Vec<Pid> = std::iter::once(stuck.pid)
-                .chain(below(stuck.pid).into_iter().map(|process| process.pid))
+            let below = stuck.child.descendants();
+            let mut waiting: Vec<Pid> = std::iter::once(stuck.child.pid())
+                .chain(below.into_iter().map(|process| process.pid))
                 .collect();
             waiting.retain(|pid| !seen.contains(pid));
             if waiting.is_empty() {
@@ -130,10 +131,6 @@ fn leave_out_harness(dump: &mut ProcessDump) {
             thread.end = StackEnd::Cut(format!("{left_out} frames of how the process was started"));
         }
     }
-}
-
-fn below(pid: Pid) -> Vec<ProcessInfo> {
-    descendants(pid).unwrap_or_default()
 }
 
 fn name(process: &ProcessInfo) -> String {

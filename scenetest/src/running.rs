@@ -252,7 +252,7 @@ impl Running {
 
     /// Whether a process is below this one: what came through a pipe is not trusted.
     fn is_of_it(&self, pid: Pid) -> bool {
-        let below = || descendants(self.pid()).unwrap_or_default();
+        let below = || self.child.descendants();
         pid == self.pid() || below().iter().any(|process| process.pid == pid)
     }
 
@@ -288,7 +288,7 @@ impl Running {
     fn describe(&self, elapsed: Duration, limit: &str, stacks: &mut Stacks) -> String {
         stacks.describe(&Stuck {
             name: &self.name,
-            pid: self.pid(),
+            child: &self.child,
             elapsed,
             limit,
             devices: &self.devices,

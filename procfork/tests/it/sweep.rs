@@ -45,6 +45,8 @@ fn daemon(line: &Line) {
 
 #[track_caller]
 fn check(leader: &Child, stray: Pid, proof: Proof) {
+    let below: Vec<Pid> = leader.descendants().iter().map(|info| info.pid).collect();
+    assert!(below.contains(&stray), "{stray} is not among {below:?}");
     let plan = Escalation::after(LONG).reach(Reach::Descendants);
     let ended = leader.terminate_with(plan, soon()).unwrap();
     assert_eq!(ended.stage, Stage::Asked);

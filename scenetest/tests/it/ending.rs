@@ -74,6 +74,27 @@ pub(crate) fn a_stuck_grandchild_is_named_every_time_under_load() {
     drop(load);
 }
 
+/// It left the group, and the parent through which it was below the case has ended.
+pub(crate) fn a_stuck_orphan_is_shown_as_what_is_below_its_case() {
+    let report = report(&[
+        "--case",
+        "hangs_with_orphan",
+        "--case",
+        "passes",
+        "--max-parallel",
+        "2",
+    ]);
+    let case = report.case("hangs_with_orphan::case");
+    let block = case.text("hung");
+    assert!(block.contains("descendants=[stuck-child ("), "{block}");
+    // The case itself and the orphan.
+    assert_eq!(
+        block.matches("fixtures::stuck_in_this_function").count(),
+        2,
+        "{block}"
+    );
+}
+
 pub(crate) fn a_stuck_worker_says_what_it_is_doing() {
     let report = report(&["--case", "hangs_in_worker"]);
     let case = report.case("hangs_in_worker::case");
@@ -143,6 +164,7 @@ pub(crate) fn everything_of_a_hung_case_is_gone_afterwards() {
     let names = [
         "leaves_on_sigterm_alone",
         "hangs_with_escaped_child",
+        "hangs_with_orphan",
         "hangs_with_full_output",
     ];
     let args: Vec<&str> = names.iter().flat_map(|name| ["--case", *name]).collect();

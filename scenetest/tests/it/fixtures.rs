@@ -230,6 +230,11 @@ fn usual() -> Vec<Scene> {
             cx.time_is_over();
             stuck_in_this_function()
         }),
+        host("hangs_with_orphan", |cx| {
+            orphan()?;
+            cx.time_is_over();
+            stuck_in_this_function()
+        }),
         host("stops_itself", |cx| {
             cx.time_is_over();
             let _ = raise(Signal::SIGSTOP);
@@ -437,6 +442,19 @@ fn stuck_child(before: fn()) -> Result<procfork::Child, Failure> {
     })?;
     ready.read_to_end(&mut Vec::new())?;
     Ok(child)
+}
+
+/// A child whose parent has ended, in a group of its own.
+fn orphan() -> Done {
+    let options = ForkOptions::new("short-lived").death_signal(None);
+    let parent = procfork::fork(options, |_| {
+        let child = stuck_child(leave_the_group);
+        u8::from(child.map(std::mem::forget).is_err())
+    })?;
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    let ended = parent.wait(deadline)?;
+    assert_eq!(ended, procfork::ExitCause::Exited(0), "the orphan is there");
+    Ok(())
 }
 
 fn leave_the_group() {

@@ -54,6 +54,7 @@ fn main() -> std::process::ExitCode {
         ending::a_stuck_worker_says_what_it_is_doing,
         ending::a_stuck_spawned_worker_says_what_it_is_doing,
         ending::sigusr1_shows_where_everything_stands_and_ends_nothing,
+        ending::a_stuck_orphan_is_shown_as_what_is_below_its_case,
         ending::everything_of_a_hung_case_is_gone_afterwards,
         ending::a_stopped_case_does_not_stop_the_runner,
         ending::a_case_that_ignores_sigterm_is_killed,

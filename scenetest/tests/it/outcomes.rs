@@ -108,6 +108,12 @@ const MODEL: &[(&str, &str, &str, bool)] = &[
         false,
     ),
     (
+        "hangs_with_orphan::case",
+        "timed_out",
+        "it said so itself",
+        false,
+    ),
+    (
         "stops_itself::case",
         "timed_out",
         "it said so itself",
