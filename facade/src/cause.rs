@@ -7,7 +7,7 @@
 //! fn is_full(error: &Error) -> bool {
 //!     matches!(
 //!         error,
-//!         Error::Submit(SubmitError::Graph { source: cause::GraphRefusal::SlotsFull { .. }, .. })
+//!         Error::Submit(SubmitError::Graph { reason: cause::GraphRefusal::SlotsFull { .. }, .. })
 //!     )
 //! }
 //! # let _ = is_full;
