@@ -446,7 +446,16 @@ impl Ledger {
             let behind = View::dense(view.hi(), whole.hi);
             let token = self.tokens.add(self.tokens[whole.owner].next);
             self.tokens[whole.owner].next = token;
+            let is_list = self.buffers[whole.buffer]
+                .index(whole.role)
+                .list()
+                .is_some();
             self.put_new((whole.task, token), whole.buffer, &behind, whole.role);
+            if is_list {
+                // If that made it a tree, it has not seen the record of the write that cuts, which comes yet and may
+                // have taken a part of another one before.
+                self.buffers[whole.buffer].index(whole.role).note_meeting();
+            }
         }
     }
 

@@ -245,3 +245,29 @@ fn a_writer_whose_bytes_cannot_be_taken_is_found_below_a_reader_that_is_known() 
         [(0, Data), (1, Data)]
     );
 }
+
+/// The list of writers becomes a tree by the last piece of a run that a write cuts, before that write stands in it.
+#[test]
+fn a_write_that_makes_a_tree_of_the_writers_is_seen_by_who_uses_a_part_of_it() {
+    for (tag, why) in [(Input, Data), (Output, Order)] {
+        let mut tasks = Tasks::default();
+        let both_ends = bytes(150, 260);
+        let both_ends = Tensor::strided(
+            both_ends.buffer(),
+            DType::U8,
+            150,
+            &[2, 10],
+            &[100, 1],
+            1000,
+        );
+        let both_ends = both_ends.unwrap();
+        tasks.task(&[(both_ends, Output)]);
+        tasks.task(&[(bytes(100, 200), Output)]);
+        tasks.task(&[(bytes(500, 510), Output)]);
+        tasks.task(&[(bytes(600, 610), Output)]);
+        let found = tasks.task(&[(bytes(120, 180), Output)]);
+        assert_eq!(found, [(0, Order), (1, Order)]);
+        let found = tasks.task(&[(both_ends, tag)]);
+        assert!(found.contains(&(4, why)), "{tag:?}: {found:?}");
+    }
+}
