@@ -214,7 +214,7 @@ pub trait Chip {
 
     /// Tests the chip by allocating, writing, reading and freeing. A chip that was unusable is reset
     /// for it, and comes back empty: no allocation is live, the registered callables are. Runs that
-    /// were prepared or launched and are not over end as failed, with [`DeviceError::Unusable`].
+    /// were prepared or launched and are not over end as failed, with [`DeviceError::Reset`].
     ///
     /// # Errors
     /// What still fails; a chip that was unusable stays so then.

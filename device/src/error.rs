@@ -270,6 +270,18 @@ pub enum DeviceError {
         /// The fault that made it so.
         cause: String,
     },
+    /// The chip was reset because of a fault, and what was on it is gone, the run too.
+    #[error(
+        "finish run {run} on chip {chip}: the chip was reset after a fault ({cause}), and the run is gone with what was on it; prepare it again"
+    )]
+    Reset {
+        /// The chip's number.
+        chip: u32,
+        /// The run.
+        run: RunId,
+        /// The fault.
+        cause: String,
+    },
     /// A run on the device names the memory. Nothing was freed.
     #[error("free {address} on chip {chip}: run {run} uses it; finalize the run first")]
     InUse {
@@ -562,35 +574,4 @@ pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(code: i32) -> DeviceError {
-        let (logical, physical) = (0, 3);
-        DeviceError::Vendor(VendorError {
-            call: "aclrtStreamQuery",
-            logical,
-            physical,
-            code,
-            message: String::new(),
-        })
-    }
-
-    #[test]
-    fn a_chip_is_lost_by_faults_of_the_device_and_not_by_refusals() {
-        let mismatch = DeviceError::ProbeMismatch {
-            chip: 0,
-            address: DeviceAddress(64),
-        };
-        for fault in [refused(507_015), refused(507_899), mismatch] {
-            assert!(fault.is_device_fault(), "{fault}");
-        }
-        let closed = DeviceError::Closed {
-            operation: "run",
-            chip: 0,
-        };
-        for refusal in [refused(207_001), refused(100_000), closed] {
-            assert!(!refusal.is_device_fault(), "{refusal}");
-        }
-    }
-}
+mod tests;

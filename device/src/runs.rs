@@ -171,9 +171,9 @@ impl<C, E> Runs<C, E> {
         for run in &mut self.list {
             run.allocated.clear();
             if !matches!(run.phase, Phase::Finished(_)) {
-                run.phase = Phase::Finished(Err(DeviceError::Unusable {
-                    operation: "finish a run from before the reset",
+                run.phase = Phase::Finished(Err(DeviceError::Reset {
                     chip: self.chip,
+                    run: run.id,
                     cause: cause.to_owned(),
                 }));
             }

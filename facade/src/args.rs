@@ -172,19 +172,16 @@ pub fn args() -> ArgList {
 
 impl ArgList {
     /// A tensor that the task reads.
-    #[inline]
     pub fn input(self, tensor: &impl AsTensor) -> Self {
         self.tensor(tensor, Tag::Input)
     }
 
     /// A tensor that the task overwrites whole, without reading it. A [`Fresh`] one gets its memory with the submit.
-    #[inline]
     pub fn output(self, tensor: &impl AsTensor) -> Self {
         self.tensor(tensor, Tag::Output)
     }
 
     /// A tensor that the task reads and writes.
-    #[inline]
     pub fn inout(self, tensor: &impl AsTensor) -> Self {
         self.tensor(tensor, Tag::InOut)
     }
@@ -217,7 +214,6 @@ impl ArgList {
         self
     }
 
-    #[inline]
     fn tensor(mut self, tensor: &impl AsTensor, tag: Tag) -> Self {
         let Parts(tensor, backing) = sealed::AsTensor::parts(tensor);
         self.push(tensor, backing, tag);

@@ -148,18 +148,8 @@ impl ParentEnd {
     /// When the task was staged at another mailbox: the frame of that number may hold anything here.
     #[inline]
     pub fn activate(&mut self, staged: Staged) -> Result<(), SubmitError> {
-        self.check_own(&staged);
-        let Staged {
-            end: _,
-            frame,
-            identity,
-            kind,
-            len,
-        } = staged;
-        self.slots[frame] = Slot::Free;
-        self.check_open()?;
-        self.fly(frame, identity, kind, len);
-        Ok(())
+        let identity = staged.identity;
+        self.activate_as(staged, identity)
     }
 
     /// Publishes a staged task under another identity than it was staged with: for a caller that numbers
@@ -175,9 +165,16 @@ impl ParentEnd {
     #[inline]
     pub fn activate_as(&mut self, staged: Staged, identity: Identity) -> Result<(), SubmitError> {
         self.check_own(&staged);
-        let request = &self.shared.tasks[staged.frame].request;
-        request.write_identity(&identity);
-        self.activate(Staged { identity, ..staged })
+        let Staged {
+            frame, kind, len, ..
+        } = staged;
+        self.slots[frame] = Slot::Free;
+        self.check_open()?;
+        if identity != staged.identity {
+            self.shared.tasks[frame].request.write_identity(&identity);
+        }
+        self.fly(frame, identity, kind, len);
+        Ok(())
     }
 
     /// Takes a staged task back; the child never sees it.

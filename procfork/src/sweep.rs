@@ -84,7 +84,7 @@ impl Child {
     /// and those whose parents have ended. In no order; they may have ended, and others begun, when this returns.
     ///
     /// Reads the environment and the mappings of every process that may be one: of those below this process where it
-    /// [adopts orphans](crate::adopt_orphans), else of all processes of the machine. A tenth of a millisecond each.
+    /// [adopts orphans](crate::adopt_orphans), else of all processes of the machine.
     #[must_use]
     pub fn descendants(&self) -> Vec<ProcessInfo> {
         let mut family = Family::of(&[self]);

@@ -283,7 +283,7 @@ fn what_was_on_a_chip_before_its_reset_ends_with_the_fault() {
         for lost in [second, prepared] {
             assert_eq!(chip.poll(lost).unwrap(), Progress::Finished);
             let error = chip.finalize(lost).unwrap_err();
-            assert!(matches!(error, DeviceError::Unusable { .. }), "{error}");
+            assert!(matches!(error, DeviceError::Reset { .. }), "{error}");
         }
         assert!(chip.finalize(first).unwrap_err().is_device_fault());
         assert!(chip.unusable().is_none(), "the chip itself is fine");

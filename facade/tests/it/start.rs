@@ -8,6 +8,8 @@ use facade::{
     args, on,
 };
 
+use procfork::ThreadName;
+
 use crate::support::{
     INCREMENT, VECTOR_ADD, builder, directory, failure, n_descriptors, n_mappings, nothing, pids,
     wait_gone,
@@ -115,24 +117,13 @@ pub(crate) fn a_spawned_worker_that_dies_is_told_exactly() {
 
 pub(crate) fn a_callable_that_captured_something_is_not_spawned_and_is_named() {
     beside_a_thread(|| {
-        let node = builder(0, 1).start_mode(StartMode::Spawn).build().unwrap();
-        let captured = String::from("x");
-        node.register_fn("bound", move |_| Err(captured.clone().into()))
-            .unwrap();
-        let error = node.init().unwrap_err();
-        let Error::Start(start) = &error else {
-            panic!("{error}")
-        };
-        let StartCause::Captured { callables, threads } = &start.cause else {
-            panic!("{error}")
-        };
-        assert_eq!(callables, &["bound"]);
-        assert!(threads.is_empty(), "{error}");
+        let (_, threads) = refusal(StartMode::Spawn);
+        assert!(threads.is_empty(), "{threads:?}");
     });
 }
 
-/// What a start says that can neither fork, beside a thread, nor spawn, with a callable that captured something.
-fn refusal(mode: StartMode) -> String {
+/// What a start says that cannot spawn, with a callable that captured something, and the threads that it names.
+fn refusal(mode: StartMode) -> (String, Vec<ThreadName>) {
     let node = builder(0, 1).start_mode(mode).build().unwrap();
     let captured = String::from("x");
     node.register_fn("bound", move |_| Err(captured.clone().into()))
@@ -144,17 +135,18 @@ fn refusal(mode: StartMode) -> String {
     let StartCause::Captured { callables, threads } = &start.cause else {
         panic!("{error}")
     };
-    assert_eq!(
-        (callables.as_slice(), threads.len()),
-        (&["bound".to_owned()][..], 1)
-    );
-    error.to_string().replace(&threads[0].tid.to_string(), "7")
+    assert_eq!(callables, &["bound"]);
+    (error.to_string(), threads.clone())
 }
 
 pub(crate) fn a_tree_that_can_be_neither_forked_nor_spawned_names_the_threads_and_the_callables() {
     beside_a_thread(|| {
-        let text = refusal(StartMode::Auto);
-        assert_eq!(refusal(StartMode::Fork), text);
+        let [text, of_fork] = [StartMode::Auto, StartMode::Fork].map(|mode| {
+            let (text, threads) = refusal(mode);
+            assert_eq!(threads.len(), 1, "{text}");
+            text.replace(&threads[0].tid.to_string(), "7")
+        });
+        assert_eq!(of_fork, text);
         insta::assert_snapshot!(text, @r#"start worker `node/sub0`: neither fork it nor start this program again for it: the process has other threads (logger (7)), and the callables ["bound"] captured something, which only a fork copies; start before the threads, or let the callables capture nothing"#);
     });
 }

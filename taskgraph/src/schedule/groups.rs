@@ -36,12 +36,10 @@ pub(super) struct Group {
 impl Group {
     /// The workers that may run a member.
     pub(super) fn candidates(&self, workers: &Workers) -> WorkerSet {
-        if self.is_sub {
-            return workers.subs;
+        match self.is_sub {
+            true => workers.subs,
+            false => WorkerSet::of(&self.targets),
         }
-        let mut all = WorkerSet::default();
-        self.targets.iter().for_each(|&worker| all.insert(worker));
-        all
     }
 
     /// Whether enough of its workers are alive.

@@ -87,13 +87,16 @@ impl Lines {
     /// one with a free frame.
     #[inline]
     pub(super) fn takers(&self, line: u32, workers: &Workers) -> WorkerSet {
-        let line = &self.all[line as usize];
-        let free = if line.n_live == 1 {
-            workers.room()
-        } else {
-            workers.idle()
-        };
-        line.targets.and(free)
+        self.targets(line).and(self.free(line, workers))
+    }
+
+    /// Who may be given something now, if it serves this line.
+    #[inline]
+    fn free<'w>(&self, line: u32, workers: &'w Workers) -> &'w WorkerSet {
+        match self.all[line as usize].n_live {
+            1 => workers.room(),
+            _ => workers.idle(),
+        }
     }
 
     /// Everybody who serves this line, the lost ones too.
@@ -135,11 +138,7 @@ impl Lines {
     /// Whether a worker that serves this line can take a task of it now; see [`takers`](Lines::takers).
     #[inline]
     fn is_open_to(&self, line: u32, worker: WorkerId, workers: &Workers) -> bool {
-        let free = match self.all[line as usize].n_live {
-            1 => workers.room(),
-            _ => workers.idle(),
-        };
-        free.contains(worker)
+        self.free(line, workers).contains(worker)
     }
 
     /// The oldest task that this worker can take now: its submission number and its line.

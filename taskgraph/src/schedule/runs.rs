@@ -73,7 +73,6 @@ impl Run {
 /// All runs whose owner still asks for them, in the order of admission.
 #[derive(Default)]
 pub(super) struct Runs {
-    ///
     /// The first few may be forgotten ones, so that none of the others has to move for each that is forgotten.
     all: Vec<Run>,
     /// Number of the first run in `all`.

@@ -172,15 +172,11 @@ impl Scheduler {
 
     /// The workers that this placement names.
     pub(super) fn candidates(&self, placement: &Placement<'_>) -> WorkerSet {
-        let mut all = WorkerSet::default();
         match *placement {
-            Placement::On(worker) => all.insert(worker),
-            Placement::AnyOf(workers) | Placement::Group(workers) => {
-                workers.iter().for_each(|&worker| all.insert(worker));
-            }
-            Placement::Sub | Placement::SubGroup(_) => all = self.workers.subs,
+            Placement::On(worker) => WorkerSet::one(worker),
+            Placement::AnyOf(workers) | Placement::Group(workers) => WorkerSet::of(workers),
+            Placement::Sub | Placement::SubGroup(_) => self.workers.subs,
         }
-        all
     }
 
     fn place_any(&mut self, workers: &[WorkerId]) -> Result<Place, SubmitError> {

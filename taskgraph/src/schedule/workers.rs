@@ -20,6 +20,12 @@ impl WorkerSet {
         one
     }
 
+    pub(super) fn of(workers: &[WorkerId]) -> WorkerSet {
+        let mut all = WorkerSet::default();
+        workers.iter().for_each(|&worker| all.insert(worker));
+        all
+    }
+
     /// A bit for each worker.
     pub(super) const fn from_bits(bits: u128) -> WorkerSet {
         WorkerSet([bits as u64, (bits >> u64::BITS) as u64])

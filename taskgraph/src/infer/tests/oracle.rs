@@ -57,6 +57,8 @@ enum Views {
     Intervals,
     /// Any part of the matrix.
     Tiles,
+    /// Runs and pairs of runs, few of them at a time: a buffer goes from a list of records to a tree and back.
+    Mixed,
     /// One of the eight tiles of a grid, or, one time in so many, any part of the matrix.
     Grid { stray: Option<u64> },
 }
@@ -72,6 +74,20 @@ impl Views {
                 let flat = whole.reshape(&[SIDE * SIDE]).unwrap();
                 return flat.slice(0, random.range(SIDE * SIDE)).unwrap();
             }
+            Views::Mixed if random.below(3) == 0 => {
+                let len = 1 + random.below(3);
+                let stride = len + 4 + random.below(16);
+                let first = random.below(SIDE * SIDE - stride - len + 1);
+                let (shape, strides) = ([2, len], [stride, 1]);
+                let (buffer, bytes) = (whole.buffer(), SIDE * SIDE);
+                return Tensor::strided(buffer, DType::U8, first, &shape, &strides, bytes).unwrap();
+            }
+            Views::Mixed => {
+                let len = 1 + random.below(14);
+                let first = random.below(SIDE * SIDE - len + 1);
+                let flat = whole.reshape(&[SIDE * SIDE]).unwrap();
+                return flat.slice(0, first..first + len).unwrap();
+            }
             Views::Grid { stray } if stray.is_none_or(|stray| random.below(stray) > 0) => {
                 TILE.map(|len| {
                     let first = len * random.below(SIDE / len);
@@ -85,12 +101,20 @@ impl Views {
 }
 
 fn access(random: &mut Random, views: Views) -> (usize, Tensor, Tag) {
-    let index = random.below(N_BUFFERS as u64) as usize;
+    let index = match views {
+        Views::Mixed => 0,
+        _ => random.below(N_BUFFERS as u64) as usize,
+    };
     let buffer = BufferId::new(1, index as u64, 0, BufferKind::Shared);
     let whole = Tensor::contiguous(buffer, DType::U8, &[SIDE, SIDE], 64).unwrap();
     let tensor = views.any(random, &whole);
-    let tags = [Tag::Input, Tag::Input, Tag::Input, Tag::Output, Tag::InOut];
-    (index, tensor, tags[random.below(5) as usize])
+    let tag = match views {
+        Views::Mixed => [Tag::Input, Tag::Output][usize::from(random.below(4) > 0)],
+        _ => {
+            [Tag::Input, Tag::Input, Tag::Input, Tag::Output, Tag::InOut][random.below(5) as usize]
+        }
+    };
+    (index, tensor, tag)
 }
 
 /// The bytes of a tensor, by hand.
@@ -223,19 +247,25 @@ impl Program {
 
     fn run(mut self, seed: u64, views: Views) -> (usize, usize) {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let live_max = 1 + random.below(40) as usize;
+        let live_max = match views {
+            Views::Mixed => 4 + random.below(5) as usize,
+            _ => 1 + random.below(40) as usize,
+        };
         let mut earlier: Vec<Vec<_>> = Vec::new();
         for _ in 0..N_TASKS {
             // Half of the tasks do what an earlier one did, as the layers of a model do.
             let again = random.below(2 * earlier.len() as u64 + 1) as usize;
             let accesses = earlier.get(again).cloned().unwrap_or_else(|| {
-                let n = 1 + random.below(4);
+                let n = match views {
+                    Views::Mixed => 1,
+                    _ => 1 + random.below(4),
+                };
                 let new = (0..n).map(|_| access(&mut random, views)).collect();
                 without_overlapping_writes(new)
             });
             self.submit(&accesses);
             earlier.insert(0, accesses);
-            earlier.truncate(3);
+            earlier.truncate(if matches!(views, Views::Mixed) { 8 } else { 3 });
             while self.live.len() > live_max {
                 self.retire_one(&mut random);
             }
@@ -271,6 +301,11 @@ fn run_programs(views: Views) -> (usize, usize) {
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(150);
+    // Those of one kind are short of rare coincidences, and quick.
+    let n = match views {
+        Views::Mixed => 8 * n,
+        _ => n,
+    };
     let runs = (0..n).map(|seed| Program::new().run(seed, views));
     runs.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
 }
@@ -287,6 +322,13 @@ fn programs_over_intervals_get_exactly_the_edges_that_the_bytes_ask_for() {
 fn programs_over_tiles_miss_no_edge() {
     let (n_edges, n_needless) = run_programs(Views::Tiles);
     println!("tiles: {n_edges} edges, {n_needless} of them implied by others");
+    assert!(n_edges > 1000);
+}
+
+#[test]
+fn programs_over_runs_and_pairs_of_runs_miss_no_edge() {
+    let (n_edges, n_needless) = run_programs(Views::Mixed);
+    println!("mixed: {n_edges} edges, {n_needless} of them implied by others");
     assert!(n_edges > 1000);
 }
 
